@@ -29,6 +29,7 @@ from tff_hdp.privacy.config import FederationConfig
 from tff_hdp.privacy.configurations import largest_remainder, share_of_clients
 from tff_hdp.privacy.parts import PoissonSampling
 from tff_hdp.privacy.plan import NoisePlan
+from tff_hdp.privacy.secure import secure_fields
 
 if TYPE_CHECKING:
     from scripts.parts.plan_costs import Reached
@@ -124,7 +125,7 @@ class PlanConfig(FederationConfig):
         promises = sorted(map(_promise, self.promises), key=from_clients_up)
         noising, trusting = self._trust()
         options = self.options()
-        if self.secure_aggregation:
+        if self._zones_are_secure:
             # As training has it: the sum of one client would be its update.
             options["min_zone_clients"] = max(2, self.min_zone_clients)
         if self.sampling == "full":
@@ -160,12 +161,11 @@ class PlanConfig(FederationConfig):
             flags.append(f"--zone_sizes={','.join(map(str, self.sizes))}")
         if self.levels:
             flags.append(f"--levels={','.join(map(str, self.levels))}")
-        secure = {(True, True): "both", (True, False): "zone", (False, True): "server"}
-        sums = secure.get((self.secure_aggregation, self.secure_server))
-        flags += [f"--secure_aggregation={sums}"] if sums else []
-        if self.secure_aggregation and self.peers_known:
+        if self.secure_aggregation != "none":
+            flags.append(f"--secure_aggregation={self.secure_aggregation}")
+        if self._zones_are_secure and self.peers_known:
             flags.append("--secure_aggregation_protocol=bonawitz")
-        if self.secure_aggregation and self.min_zone_clients > 2:
+        if self._zones_are_secure and self.min_zone_clients > 2:
             flags.append(f"--min_zone_clients={self.min_zone_clients}")
         flags += ["--mixing=equal"] if self.mixing == "equal" else []
         flags += ["--cohort_known"] if self.cohort_known else []
@@ -181,13 +181,18 @@ class PlanConfig(FederationConfig):
         A zone that elects nobody is left out, and lacks its clients' noise.
         """
         noised = self.trust_nobody > 0 or self.trust_file is not None
-        return noised or self.secure_server
+        server = secure_fields(self.secure_aggregation)["secure_server"]
+        return noised or server
+
+    @property
+    def _zones_are_secure(self) -> bool:
+        return secure_fields(self.secure_aggregation)["secure_aggregation"]
 
     def untold(self) -> list[str]:
         """Flags of the plan that scripts/train.py cannot be given."""
         names = ["colluding_super_nodes", "colluding_clients", "neighbours"]
         names += ["elected_super_nodes"] if self._unelected else []
-        names += [] if self.secure_aggregation else ["peers_known"]
+        names += [] if self._zones_are_secure else ["peers_known"]
         given = [f"--{name}" for name in names if getattr(self, name)]
         revealed = ["--sampling=revealed"] if self.sampling == "revealed" else []
         return given + revealed

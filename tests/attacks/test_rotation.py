@@ -13,7 +13,9 @@ from tff_hdp.privacy.tradeoff import Tradeoff, orthogonal_identification
 
 pytestmark = pytest.mark.usefixtures("loaded_once")
 under_ldp = functools.partial(
-    AttackConfig, attack="rotation", privacy="ldp", level="1", secure_aggregation=True
+    AttackConfig,
+    **{"attack": "rotation", "privacy": "ldp", "level": "1"},
+    secure_aggregation="both",
 )
 
 

@@ -249,6 +249,7 @@ def test_a_rate_at_which_no_update_is_finite_is_refused(attack):
         ("privacy", {"attack": "table4", "privacy": "cdp"}),
         ("zones", {"system": "fl_top", "zones": 4}),
         ("zones", {"system": "udp_hypernet", "zones": 4}),
+        ("zones", {"secure_aggregation": "server", "zones": 1}),
         ("noise_multiplier", {"noise_multiplier": 0.0}),
         ("noise_multiplier", {"noise_multiplier": 1e300}),
         (
@@ -263,7 +264,7 @@ def test_a_rate_at_which_no_update_is_finite_is_refused(attack):
         ("trials", {"attack": "lira", "trials": 5}),
         ("privacy", {"system": "gfl", "privacy": "ldp"}),
         ("level", {"system": "gfl", "level": "2"}),
-        ("secure_aggregation", {"system": "gfl", "secure_aggregation": True}),
+        ("secure_aggregation", {"system": "gfl", "secure_aggregation": "zone"}),
         ("others_known", {"system": "gfl", "others_known": False}),
         ("others_known", {"attack": "dlg", "others_known": False}),
         (
@@ -324,7 +325,7 @@ def test_what_no_attack_can_be_made_of_is_refused():
     [
         ({}, "level is 0; allowed: 1, as ATTACK is of one unknown client, and .* 3"),
         ({"level": "2"}, "level is 2; allowed: 1, as .* there are 2"),
-        ({"level": "2", "secure_aggregation": True}, "allowed: none here, as .* are 4"),
+        ({"level": "2", "secure_aggregation": "both"}, "allowed: none here, as .* 4"),
         ({"zones": 4, "level": "outside"}, "level is outside; allowed: 1, 2, as .* 4"),
         ({"clients": 10**9}, "level is 0; allowed: 1, as .* are 999999999"),
     ],

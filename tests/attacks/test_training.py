@@ -220,7 +220,7 @@ def test_others_of_a_writer_hide_it_after_many_rounds_as_after_one(handwriting):
             attack="property",
             privacy="hdp",
             level="1",
-            secure_aggregation=True,
+            secure_aggregation="both",
             clients=8,
             others_known=False,
             rounds=rounds,

@@ -93,7 +93,7 @@ def test_super_nodes_that_collude_leave_another_victim():
 
 def test_zones_without_such_an_observer_have_no_victim():
     config = AttackConfig(
-        privacy="ldp", level="1", clients=3, elected=True, secure_aggregation=True
+        privacy="ldp", level="1", clients=3, elected=True, secure_aggregation="both"
     )
     assert config.noise_plan(1.0).zone_sizes == (2, 1)
     assert config.vantage(1.0).zone == 0

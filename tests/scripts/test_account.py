@@ -96,7 +96,7 @@ def test_flags_reach_the_plan(run, rows):
         "--zone_sizes=10,40",
         "--clients_per_round=25",
         "--mixing=equal",
-        "--secure_aggregation",
+        "--secure_aggregation=zone",
         "--noise_multiplier=2",
         "--rounds=3",
         "--delta=1e-4",
@@ -135,6 +135,9 @@ def test_zones_of_a_file(rows, run, tmp_path):
     assert "--zone_sizes is 3,9; allowed: none with zoning_file" in message
     message = run(f"--zoning_file={file}", "--zones=3", code=2)
     assert "--zones is 3; allowed: 2, as zoning_file has" in message
+    secure = ("--secure_aggregation=server", "--clients_per_round=6")
+    message = run(f"--zoning_file={file}", *secure, code=2)
+    assert "allowed: one without levels with secure_aggregation=server" in message
     missing = run("--zoning_file=no_such.csv", code=2)
     assert "--zoning_file is no_such.csv: No such file or directory" in missing
     assert f"--zoning_file is {tmp_path}; allowed: a .csv" in run(
@@ -358,6 +361,20 @@ def test_figure(run, tmp_path):
             ["--clients_per_round is 100.0", "500, all, with full sampling"],
         ),
         (["--dropout_rate=1"], ["--dropout_rate", "1", "[0, 1)"]),
+        # The names of training; a plan's own are no flags.
+        (["--secure_aggregation=all"], ["--secure_aggregation", "none|zone|server"]),
+        (
+            ["--secure_aggregation=server", "--zones=1"],
+            ["--zones is 1", "at least 2 with secure_aggregation=server"],
+        ),
+        (
+            ["--secure_aggregation=both", "--levels=2"],
+            ["--levels is 2", "none with secure_aggregation=both"],
+        ),
+        (
+            ["--secure_aggregation=server", "--mixing=equal"],
+            ["--mixing is equal", "weighted with secure_aggregation=server"],
+        ),
         (
             ["--privacy=ldp", "--neighbours=add_or_remove"],
             ["--neighbours", "add_or_remove", "zero_out"],
@@ -385,7 +402,7 @@ def test_help_is_quick_and_needs_no_tensorflow(start_program):
     assert shown.returncode == 0, shown.stderr
     # Processor time: others may be busy on the machine.
     assert end.ru_utime + end.ru_stime - start.ru_utime - start.ru_stime < 1.5
-    for flag in ("--privacy", "--calibrate", "--[no]secure_aggregation"):
+    for flag in ("--privacy", "--calibrate", "--secure_aggregation"):
         assert flag in shown.stdout
     code = (
         "import sys, runpy; sys.argv = ['account.py', '--rounds=2', '--format=json']\n"

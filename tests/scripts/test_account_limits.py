@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy.config import AccountConfig
+from tff_hdp.privacy.secure import SECURE_SUMS
 
 
 @st.composite
@@ -39,8 +40,8 @@ def settings_of_accounts(draw):
         "noising_levels": ((), (), (2,), (3,)),
     }.items():
         found[name] = draw(st.sampled_from(numbers))
-    for name in ("cohort_known", "secure_aggregation", "secure_server"):
-        found[name] = draw(st.booleans())
+    found["cohort_known"] = draw(st.booleans())
+    found["secure_aggregation"] = draw(st.sampled_from(SECURE_SUMS))
     return found
 
 
@@ -114,7 +115,7 @@ def test_an_account_at_losses_beyond_a_floats_exponent_warns_of_nothing():
                 {"clients": 10**8, "sampling": "fixed", "rounds": 200},
                 {"clients": 10**6 + 3, "zones": 1000, "mixing": "equal", "rounds": 200},
                 {
-                    **{"clients": 10**6, "zones": 1000, "secure_aggregation": True},
+                    **{"clients": 10**6, "zones": 1000, "secure_aggregation": "zone"},
                     "min_zone_clients": 2,
                 },
                 {

@@ -81,9 +81,9 @@ def test_what_is_printed_says_what_binds_and_how_to_train(tmp_path):
         {"levels": (1,), "mixing": "equal"},
         # Of few zones a random deal may be the plan's by chance.
         {"levels": (5, 2), "zones": 10, "zone_sizes": (6,) * 10},
-        {"secure_aggregation": True, "secure_server": True, "sampling": "fixed"},
+        {"secure_aggregation": "both", "sampling": "fixed"},
         {"elected_super_nodes": True, "dropout_rate": 0.1, "cohort_known": True},
-        {"secure_aggregation": True, "peers_known": True},
+        {"secure_aggregation": "zone", "peers_known": True},
         # Of more digits than are shown elsewhere, rounded up by six.
         {"dropout_rate": 0.1234567},
     ],

@@ -28,6 +28,7 @@ from tff_hdp.privacy.parts import (
 )
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.planned import read_plan
+from tff_hdp.privacy.secure import SECURE_SUMS, secure_fields
 
 RECONSTRUCTIONS = ("analytic", "dlg", "ig", "feature_ig")
 # What looks for, or measures, an image.
@@ -110,7 +111,8 @@ class AttackConfig:
       sampling_probability: Of a client's taking part in a round (Poisson).
       level: Where the attacker is: 0 another client, 1 the victim's super-node, 2 the
         server, or outside, with the released model.
-      secure_aggregation: Whether super-nodes and server see sums only.
+      secure_aggregation: Whose sums are secure: every `zone`'s, that over zones which
+        the `server` sees, `both` or `none`; of one zone, its own alone.
       elected: Whether the super-node is a client of the zone, and subtracts its part.
       learning_rate: Of the clients' SGD.
       local_steps: Each client's, on its one example.
@@ -144,6 +146,7 @@ class AttackConfig:
         "system": SYSTEMS,
         "task": tuple(tasks.TASKS),
         "privacy": tuple(CONFIGURATIONS),
+        "secure_aggregation": SECURE_SUMS,
         "format": ("table", "csv", "json"),
     }
 
@@ -162,7 +165,7 @@ class AttackConfig:
     clients: int = 4
     sampling_probability: float = 1.0
     level: str = "0"
-    secure_aggregation: bool = False
+    secure_aggregation: str = "none"
     elected: bool = False
     learning_rate: float = 0.02
     local_steps: int = 1
@@ -202,6 +205,9 @@ class AttackConfig:
         # A curve needs some of either kind.
         of_curves = self.attack in ("membership", "observers", "property")
         check_count("trials", self.trials, 100 if of_curves else 1)
+        if secure_fields(self.secure_aggregation)["secure_server"]:
+            allowed = f"at least 2 with secure_aggregation={self.secure_aggregation}"
+            require(self.zones > 1, "zones", self.zones, allowed)
         check_count("candidates", self.candidates, 2)
         check_seed("seed", self.seed)
         if self.evaluations is not None:
@@ -279,7 +285,7 @@ class AttackConfig:
         """The noise plan of a round; of another privacy, as if that were asked for."""
         if self.plan is not None:
             return _cohort_of(read_plan(self.plan).plan, clip_norm)
-        several, q = self.zones > 1, self.sampling_probability
+        q = self.sampling_probability
         return plan_of(
             privacy or self.privacy,
             self.noise_multiplier,
@@ -290,8 +296,7 @@ class AttackConfig:
                 FullParticipation() if q == 1 else PoissonSampling((q,) * self.zones)
             ),
             clipping=Clipping(clip_norm=clip_norm),
-            secure_aggregation=self.secure_aggregation,
-            secure_server=self.secure_aggregation and several,
+            **secure_fields(self.secure_aggregation),
         )
 
     def vantage(

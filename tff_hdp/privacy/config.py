@@ -25,6 +25,7 @@ from tff_hdp.privacy.configurations import (
 )
 from tff_hdp.privacy.parts import FullParticipation, check_multiplier
 from tff_hdp.privacy.plan import NoisePlan
+from tff_hdp.privacy.secure import SECURE_SUMS, secure_fields
 from tff_hdp.privacy.threat import (
     ALL_OBSERVERS,
     CLIENT_KINDS,
@@ -73,8 +74,9 @@ class FederationConfig:
       peers_known: Whether a client that takes part learns which others of its zone
         do, as from a masking protocol.
       neighbours: Neighbour relation; None takes what fits the noise.
-      secure_aggregation: Whether super-nodes see their zone's sum only.
-      secure_server: Whether the server sees the sum over zones only.
+      secure_aggregation: Whose sums are secure: those of every `zone`, so that a
+        super-node sees only its clients' sum; that over zones, so that the `server`
+        sees only the total; `both` or `none`.
       min_zone_clients: A zone with fewer participants is left out.
       colluding_super_nodes: How many collude with the observer.
       colluding_clients: How many noising clients collude with it.
@@ -93,6 +95,7 @@ class FederationConfig:
         "mixing": ("weighted", "equal"),
         "sampling": SAMPLINGS,
         "neighbours": NEIGHBOURS,
+        "secure_aggregation": SECURE_SUMS,
         "format": ("table", "csv", "json"),
     }
 
@@ -107,8 +110,7 @@ class FederationConfig:
     cohort_known: bool = False
     peers_known: bool = False
     neighbours: str | None = None
-    secure_aggregation: bool = False
-    secure_server: bool = False
+    secure_aggregation: str = "none"
     min_zone_clients: int = 1
     colluding_super_nodes: int = 0
     colluding_clients: int = 0
@@ -129,6 +131,7 @@ class FederationConfig:
             object.__setattr__(self, name, numbers)
         self._check_sizes()
         self._check_cohort()
+        self._check_sum_over_zones()
         ok = 0 <= self.rounds <= MOST_ROUNDS
         require(ok, "rounds", self.rounds, f"a whole number, 0..{MOST_ROUNDS}")
         check_delta("delta", self.delta)
@@ -193,8 +196,7 @@ class FederationConfig:
             "sampling": sampling_of(self.sampling, self.cohort, self.sizes),
             "upper_levels": levels,
             "mixing": self.mixing,
-            "secure_aggregation": self.secure_aggregation,
-            "secure_server": self.secure_server,
+            **secure_fields(self.secure_aggregation),
             "min_zone_clients": self.min_zone_clients,
         }
 
@@ -222,6 +224,19 @@ class FederationConfig:
         ok = n <= MOST_CLIENTS and s <= MOST_ZONES
         allowed = f"at most {MOST_CLIENTS} clients in {MOST_ZONES} zones"
         require(ok, name, f"{n} clients in {s} zones", allowed)
+
+    def _check_sum_over_zones(self) -> None:
+        if not secure_fields(self.secure_aggregation)["secure_server"]:
+            return
+        where = f"with secure_aggregation={self.secure_aggregation}"
+        zones, levels = len(self.sizes), bool(self.levels)
+        require(zones > 1, "zones", zones, f"at least 2 {where}")
+        require(not levels, "levels", self.levels, f"none {where}")
+        levels = self.zoning is not None and bool(self.zoning.parents)
+        allowed = f"one without levels {where}"
+        require(not levels, "zoning_file", self.zoning_file, allowed)
+        weighted = self.mixing == "weighted"
+        require(weighted, "mixing", self.mixing, f"weighted {where}")
 
     def _check_cohort(self) -> None:
         n, k = sum(self.sizes), self.cohort

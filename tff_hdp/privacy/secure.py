@@ -2,17 +2,29 @@
 
 import dataclasses
 import math
+from collections.abc import Mapping
 
 from tff_hdp.errors import ArgumentError, require
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.protocols.secagg import FixedPoint
 
+# Whose sums are secure, as flags name them: super-nodes then see only their zone's, the
+# server only that over zones.
+SECURE_SUMS = ("none", "zone", "server", "both")
 FEWEST_BITS, DEFAULT_BITS = 16, 30
 # A sum of one client is that client's update.
 LEAST_CLIENTS = 2
 # Steps from weight 0 to 1. A weight is rounded up to the next, so a mean is too short
 # by at most one step over the mean weight.
 _FEWEST_WEIGHT_STEPS = 2**6
+
+
+def secure_fields(secure_aggregation: str) -> Mapping[str, bool]:
+    """The fields of `NoisePlan` that one of `SECURE_SUMS` stands for."""
+    return {
+        "secure_aggregation": secure_aggregation in ("zone", "both"),
+        "secure_server": secure_aggregation in ("server", "both"),
+    }
 
 
 def with_encoding(

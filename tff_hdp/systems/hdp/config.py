@@ -11,7 +11,13 @@ from tff_hdp.errors import check_left
 from tff_hdp.privacy.coalitions import majority
 from tff_hdp.privacy.configurations import CONFIGURATIONS, shares_of
 from tff_hdp.privacy.parts import check_multiplier
-from tff_hdp.privacy.secure import DEFAULT_BITS, FEWEST_BITS, LEAST_CLIENTS
+from tff_hdp.privacy.secure import (
+    DEFAULT_BITS,
+    FEWEST_BITS,
+    LEAST_CLIENTS,
+    SECURE_SUMS,
+    secure_fields,
+)
 from tff_hdp.privacy.threat import OBSERVERS
 from tff_hdp.protocols.secagg.rounds import PROTOCOLS
 from tff_hdp.systems.hdp.zones_config import OF_ELECTIONS, ZonesConfig
@@ -110,7 +116,7 @@ class HdpConfig(ZonesConfig):
         "estimator": ("fixed", "bounded"),
         "weighting": ("uniform", "examples"),
         "target_observer": OBSERVERS,
-        "secure_aggregation": ("none", "zone", "server", "both"),
+        "secure_aggregation": SECURE_SUMS,
         "secure_aggregation_protocol": ("intrinsic", *PROTOCOLS),
     }
     setting_of: ClassVar[Mapping[str, str]] = {
@@ -256,19 +262,18 @@ class HdpConfig(ZonesConfig):
     @property
     def zones_are_secure(self) -> bool:
         """Whether super-nodes see only their zones' sums."""
-        return self.secure_aggregation in ("zone", "both")
+        return secure_fields(self.secure_aggregation)["secure_aggregation"]
 
     @property
     def server_is_secure(self) -> bool:
         """Whether the server sees only the sum over zones."""
-        return self.secure_aggregation in ("server", "both")
+        return secure_fields(self.secure_aggregation)["secure_server"]
 
     @property
     def secure_plan(self) -> dict[str, Any]:
         """The fields of `NoisePlan` that follow, but for the encoding."""
         return {
-            "secure_aggregation": self.zones_are_secure,
-            "secure_server": self.server_is_secure,
+            **secure_fields(self.secure_aggregation),
             "min_zone_clients": self.least_zone_clients if self.zones_are_secure else 1,
         }
 
