@@ -98,7 +98,7 @@ def figure2a_wide(scale: str, rate: float | None) -> Study:
         label = {"rounds": rounds, "curve": "Noiseless", "descriptor_rate": zeta}
         lines.append(Line(label, _preset("2a", scale), changes))
         label = {**label, "curve": f"sigma = {sigma}, S = {S}"}
-        changes |= noise
+        changes = {**changes, **noise}
         lines.append(Line(label, _preset("2a", scale), changes, printed))
         if rounds == EPS_4:
             changes = {**changes, "descriptor_learning_rate": 0.0}

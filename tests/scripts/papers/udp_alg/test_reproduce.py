@@ -73,6 +73,16 @@ def test_descriptors_have_the_rate_of_their_line():
     assert {(c.sigma, c.clip_norm, c.rounds) for c in configs} == {(0.05, 0.1, 1430)}
 
 
+@pytest.mark.parametrize("scale", ["full", "reduced", "tiny"])
+def test_noiseless_alone_has_no_noise(scale):
+    """One of a part had that of the line after it."""
+    for study in trained.studies(scale).values():
+        for line in study.lines:
+            privacy = study.config(line, {}).privacy
+            noiseless = line.label.get("curve") == "Noiseless"
+            assert privacy == ("none" if noiseless else "udp_alg"), (study.name, line)
+
+
 def test_accuracy_is_over_all_users_tests(tmp_path, monkeypatch):
     """A user with 9 tests counts nine times one with 1."""
     users = {"own_accuracy": [1.0, 0.0], "own_tests": [9, 1]}
