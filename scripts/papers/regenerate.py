@@ -114,8 +114,8 @@ def command_of(name: str) -> list[str] | None:
 
     if name == _HIERARCHY:
         return [f"{name}.py", f"--csv=docs/results/{name}.csv"]
-    # Beside what is printed stand the same runs.
-    name = name.removesuffix("_printed")
+    # Beside what is printed stand the same runs, and a sweep's best are of it.
+    name = name.removesuffix("_printed").removesuffix("_best")
     paper, _, study = name.partition("/")
     program = f"scripts/papers/{paper}/reproduce.py"
     path = result_tables.RESULTS / f"{name}.csv"

@@ -93,7 +93,7 @@ def sweep(scale: str, extra: Sequence[float]) -> Study:
                 label = {**row.label, "step": step, "S": S}
                 lines.append(Line(label, row.preset, {**changes, "clip_norm": S}))
     return Schemes(
-        "fl_top", "sweep", lines, FlTopConfig, varied=_OWN, derived={"own": best}
+        "fl_top", "sweep", lines, FlTopConfig, varied=_OWN, derived={"best": best}
     )
 
 
@@ -108,6 +108,8 @@ def best(rows: pd.DataFrame) -> pd.DataFrame:
       another step did.
     """
     label = ["r", "scheme", "step", "S"]
+    # Rows of before are numbers, those of new runs their labels.
+    rows = rows.astype({"r": float, "step": float, "S": str})
     means = rows.groupby(label, sort=False)["accuracy"].mean().reset_index()
     found = []
     for (r, scheme), lines in means.groupby(["r", "scheme"], sort=False):

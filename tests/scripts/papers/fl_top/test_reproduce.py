@@ -47,13 +47,13 @@ def test_the_sweep_sees_no_private_example():
 
 def test_every_row_takes_the_best_of_its_own_sweep(tmp_path):
     rows = [
-        ("0.05", "FL-TOP", 0.1, "auto", 0.7),
-        ("0.05", "FL-TOP", 0.3, "auto", 0.6),
+        ("0.005", "FL-TOP", 0.1, "auto", 0.7),
+        ("0.005", "FL-TOP", 0.3, "auto", 0.6),
         ("0.1", "FL-TOP", 0.1, "auto", 0.6),
         ("0.1", "FL-TOP", 0.3, "auto", 0.7),
-        ("0.05", "FL-TOP-DP", 0.1, "auto", 0.5),
-        ("0.05", "FL-TOP-DP", 0.1, "2", 0.7),
-        ("0.05", "FL-TOP-DP", 0.1, "2", 0.4),
+        ("0.005", "FL-TOP-DP", 0.1, "auto", 0.5),
+        ("0.005", "FL-TOP-DP", 0.1, "2", 0.7),
+        ("0.005", "FL-TOP-DP", 0.1, "2", 0.4),
     ]
     path = tmp_path / "sweep.csv"
     columns = ["r", "scheme", "step", "S", "accuracy"]
@@ -64,10 +64,10 @@ def test_every_row_takes_the_best_of_its_own_sweep(tmp_path):
     sweep = dataclasses.replace(whole, lines=lines)
     assert trained.chosen(path, sweep) == {
         "FL-TOP": {
-            0.05: {"client_learning_rate": 0.1},
+            0.005: {"client_learning_rate": 0.1},
             0.1: {"client_learning_rate": 0.3},
         },
-        "FL-TOP-DP": {0.05: {"client_learning_rate": 0.1, "clip_norm": "2"}},
+        "FL-TOP-DP": {0.005: {"client_learning_rate": 0.1, "clip_norm": "2"}},
     }
     with pytest.raises(ArgumentError, match="what is table1_own"):
         trained.chosen(tmp_path / "nothing.csv", sweep)
@@ -80,23 +80,23 @@ def test_every_row_takes_the_best_of_its_own_sweep(tmp_path):
 def test_a_ratio_that_was_not_swept_takes_the_settings_of_the_next(tmp_path):
     whole = trained.sweep("reduced", ())
     rows = pd.DataFrame([line.label for line in whole.lines]).assign(accuracy=0.5)
-    rows.loc[(rows["r"] == "0.05") & (rows["step"] == 0.3), "accuracy"] = 0.6
+    rows.loc[(rows["r"] == "0.1") & (rows["step"] == 0.3), "accuracy"] = 0.6
     (tmp_path / "fl_top").mkdir()
     rows.to_csv(tmp_path / "fl_top" / "sweep_reduced.csv", index=False)
-    own = trained.table1_own("reduced", [0.04], tmp_path)
+    own = trained.table1_own("reduced", [0.01], tmp_path)
     steps = {
         float(line.label["r"]): line.changes["client_learning_rate"]
         for line in own.lines
         if line.changes["scheme"] == "fl_top"
     }
-    assert steps == {0.005: 0.03, 0.04: 0.3, 0.05: 0.3, 0.1: 0.03}
+    assert steps == {0.005: 0.03, 0.01: 0.03, 0.05: 0.3, 0.1: 0.3}
 
 
 def test_what_did_best_stands_beside_the_best_with_another_step():
     rows = pd.DataFrame(
         [
-            ("0.05", "FL-TOP-DP", 0.1, "auto", 0.5),
-            ("0.05", "FL-TOP-DP", 0.1, "2", 0.8),
+            (0.05, "FL-TOP-DP", 0.1, "auto", 0.5),
+            (0.05, "FL-TOP-DP", 0.1, "2", 0.8),
             ("0.05", "FL-TOP-DP", 0.3, "auto", 0.6),
             ("0.05", "FL-TOP-DP", 0.3, "2", 0.9),
             ("0.05", "FL-TOP-DP", 0.3, "2", 0.5),
@@ -106,7 +106,7 @@ def test_what_did_best_stands_beside_the_best_with_another_step():
     (found,) = trained.best(rows).to_dict("records")
     assert found.pop("with another step") == pytest.approx(0.7)
     assert found == {
-        **{"r": "0.05", "scheme": "FL-TOP-DP", "step": 0.1, "S": "2"},
+        **{"r": 0.05, "scheme": "FL-TOP-DP", "step": 0.1, "S": "2"},
         **{"accuracy": 0.8, "steps tried": 2},
     }
 
