@@ -59,6 +59,10 @@ def main() -> int:
     from scripts.papers.fl_top import figures, trained
     from tff_hdp.systems.fl_top.results import name_of
 
+    swept = trained.SWEPT_RATIOS
+    if "sweep" in parts and not {*asked} <= {*swept}:
+        allowed = f"{', '.join(f'{r:g}' for r in swept)} with what=sweep"
+        raise ArgumentError("ratios", asked, allowed)
     names = {name_of(scheme) for scheme in flags.FLAGS.schemes}
     results = program.results_folder(given, "fl_top")
     # Others that the CSV has stay there, and are not run again.

@@ -42,7 +42,7 @@ def test_a_tables_command_writes_its_csv(name):
         beside = [f"{study.name}_{name}.csv" for name in study.derived]
         left = [study.csv(result_tables.RESULTS).name, *beside]
         assert path.name in left
-        seeds = result_tables.read(path)["seed"]
+        seeds = result_tables.read(study.csv(result_tables.RESULTS))["seed"]
         assert {*map(int, asked["--seeds"].split(","))} == {*seeds}
     else:
         assert (ROOT / program).is_file()

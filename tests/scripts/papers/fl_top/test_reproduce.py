@@ -191,7 +191,7 @@ def test_one_command_regenerates_a_table_and_again_resumes_it(run_program, tmp_p
         (
             "papers/fl_top/reproduce.py",
             ["--what=sweep", "--ratios=0.05", "--scale=reduced"],
-            ["--what is sweep", "asked for"],
+            ["--ratios is 0.05", "0.005, 0.1, 1 with what=sweep"],
         ),
         (
             "papers/fl_top/reproduce.py",
