@@ -111,8 +111,8 @@ class AttackConfig:
       sampling_probability: Of a client's taking part in a round (Poisson).
       level: Where the attacker is: 0 another client, 1 the victim's super-node, 2 the
         server, or outside, with the released model.
-      secure_aggregation: Whose sums are secure: every `zone`'s, that over zones which
-        the `server` sees, `both` or `none`; of one zone, its own alone.
+      secure_aggregation: Whose sums are secure: every `zone`'s, that over several
+        zones which the `server` sees, `both` or `none`.
       elected: Whether the super-node is a client of the zone, and subtracts its part.
       learning_rate: Of the clients' SGD.
       local_steps: Each client's, on its one example.

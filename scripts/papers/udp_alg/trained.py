@@ -23,7 +23,7 @@ CURVES: dict[str, tuple[tuple[float, float], ...]] = {
 EPS_4, EPS_10 = 1430, 7500
 DESCRIPTOR_RATES = (0.0, 0.1, 10.0)
 # Of a hypernetwork wider than the reduced preset's: lambda of Noiseless averages at
-# server rate 1, and that of the curves with noise is a quarter of it.
+# server rate 1, and that of the curves with noise is about a quarter.
 WIDE = {
     "hidden_width": 64,
     "descriptor_dim": 64,
