@@ -83,9 +83,16 @@ def test_secure_server_refuses(options, message):
         plan_of("hdp", secure_server=True, **options)
 
 
-def test_a_config_asks_for_it():
-    plan = AccountConfig(secure_server=True, min_zone_clients=3).noise_plan()
-    assert plan.secure_server
+@pytest.mark.parametrize(
+    ("sums", "zones", "server"),
+    [
+        *(("none", False, False), ("zone", True, False)),
+        *(("server", False, True), ("both", True, True)),
+    ],
+)
+def test_a_config_asks_for_it(sums, zones, server):
+    plan = AccountConfig(secure_aggregation=sums, min_zone_clients=3).noise_plan()
+    assert (plan.secure_aggregation, plan.secure_server) == (zones, server)
     assert plan.min_zone_clients == 3
 
 
