@@ -1,8 +1,13 @@
-"""Accounts of any settings: rows or an error that names the setting, and in seconds."""
+"""Accounts of any settings: rows or an error that names the setting, and in seconds.
+
+Help too is there at once.
+"""
 
 import json
 import math
+import pathlib
 import re
+import resource
 import time
 import warnings
 
@@ -13,6 +18,8 @@ from hypothesis import strategies as st
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy.config import AccountConfig
 from tff_hdp.privacy.secure import SECURE_SUMS
+
+SCRIPT = pathlib.Path(__file__).parents[2] / "scripts" / "account.py"
 
 
 @st.composite
@@ -164,3 +171,22 @@ def test_program_fails_without_traceback(run_program):
     done = run_program("scripts/account.py", "--delta=7")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "error: --delta is 7.0; allowed: [1e-300, 1)\n"
+
+
+def test_help_is_quick_and_needs_no_tensorflow(start_program):
+    start = resource.getrusage(resource.RUSAGE_CHILDREN)
+    shown = start_program(SCRIPT, "--help")
+    end = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert shown.returncode == 0, shown.stderr
+    # Processor time: others may be busy on the machine.
+    assert end.ru_utime + end.ru_stime - start.ru_utime - start.ru_stime < 1.5
+    for flag in ("--privacy", "--calibrate", "--secure_aggregation"):
+        assert flag in shown.stdout
+    code = (
+        "import sys, runpy; sys.argv = ['account.py', '--rounds=2', '--format=json']\n"
+        f"try:\n  runpy.run_path({str(SCRIPT)!r}, run_name='__main__')\n"
+        "except SystemExit: pass\n"
+        "print([m for m in sys.modules if m.startswith('tensorflow')])"
+    )
+    done = start_program("-c", code)
+    assert done.stdout.strip().endswith("[]"), done.stderr
