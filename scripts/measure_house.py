@@ -49,16 +49,20 @@ SYSTEMS = {
     ),
 }
 LOOP = ("simulation.experiment", "simulation.binary")
+_VALUE = "a party's noise, as one value"
 # What a thing is called in code, then and now; `a.b` is attribute b of an `a`. Rooms
 # that carry whatever they are given use some of these words for something else.
 WALKS: dict[str, tuple[str, ...]] = {
     "noise multiplier": (
         *("noise_multiplier", "noise_multipliers", "multiplier"),
-        *("client_noise_multiplier", "client_noise"),
-        *("zone_noise_multipliers", "zone_noise", "level.noise"),
-        *("server_noise_multiplier", "server_noise", "noise_std", "stddev"),
-        *("node_noise_multipliers", "node_noise"),
+        *("client_noise_multiplier", "zone_noise_multipliers"),
+        *("server_noise_multiplier", "node_noise_multipliers"),
         *("client_stddev", "node_stddevs", "discrete_stddevs", "least_discrete_noise"),
+        *("noise_std", "stddev"),
+    ),
+    _VALUE: (
+        *("PartyNoise", "client_noise", "zone_noise", "level.noise", "server_noise"),
+        *("node_noise", "noise_by_field", "most_noise"),
     ),
     "client's data": ("examples", "features", "batches", "chunk"),
     "clip norm": ("clip_norm", "clipping.norm"),
@@ -77,6 +81,7 @@ BEFORE = {
     "FL-TOP: run": "92",
     "UDP-Alg: run": "79",
     "noise multiplier": "25, under 8 names",
+    _VALUE: "none",
     "client's data": "13, under 4 names",
     "clip norm": "10, under 2 names",
     "lines": "24,437 in 162",
@@ -276,12 +281,17 @@ def walks(house: House) -> dict[str, dict[str, set[str]]]:
     """The files through which a thing passes when HDP is run, and its names there."""
     entry = house.entry("HDP")
     run = house.closure([entry[1], *LOOP]) if entry else set()
+    things = dict(WALKS)
+    if "privacy.planned_noise" not in house.files:
+        # Those names were the multipliers' then.
+        things = {thing: names for thing, names in WALKS.items() if thing != _VALUE}
+        things["noise multiplier"] += WALKS[_VALUE]
     return {
         thing: house.walk(
             names,
             (name for name in run if not name.startswith(CARRIERS.get(thing, ()))),
         )
-        for thing, names in WALKS.items()
+        for thing, names in things.items()
     }
 
 

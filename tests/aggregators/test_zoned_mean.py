@@ -133,10 +133,10 @@ def test_noise_of_all_clients_comes_as_it_was_drawn(plan):
     """Nothing is added, however few come: all of it lies on one grid."""
     absent = {(i, j) for i, n in enumerate(plan.zone_sizes) for j in range(3, n)}
     found = outputs(plan, 0.0, absent=absent)[-1][0].numpy().astype(np.float64)
-    steps = found / (plan.released_units[0] * grid_step(plan.client_stddev))
+    steps = found / (plan.released_units[0] * grid_step(plan.client_noise.stddev))
     np.testing.assert_allclose(steps, np.rint(steps), atol=1e-3)
     came = sum(min(n, 3) for n in plan.zone_sizes)
-    expected = plan.client_stddev * np.sqrt(came) * plan.released_units[0]
+    expected = plan.client_noise.stddev * np.sqrt(came) * plan.released_units[0]
     assert found.std() == pytest.approx(expected, rel=4.5 / np.sqrt(2 * SIZE))
 
 
@@ -172,7 +172,7 @@ def test_zones_of_unlike_weights_do_not_show_above_them():
         estimator="bounded",
         **COMMON | {"sampling": PoissonSampling((0.5, 0.5))},
     )
-    step = plan.released_units[0] * grid_step(plan.client_stddev)
+    step = plan.released_units[0] * grid_step(plan.client_noise.stddev)
     for (output,) in outputs(plan, 0.0, absent=((1, 1),))[1:]:
         phases = np.exp(2j * np.pi * output.numpy().astype(np.float64) / step)
         assert np.abs(phases.mean()) < 5 / SIZE**0.5
@@ -190,7 +190,7 @@ TEN = configurations.c1(
 def test_the_release_hangs_on_the_sum_of_all_noised_records_alone():
     """And not on how it came about, though float32 rounds every part of it."""
     mean = ZonedMean(TEN, tf.TensorSpec([SIZE], tf.float32))
-    step, rng = grid_step(TEN.client_stddev), np.random.default_rng(0)
+    step, rng = grid_step(TEN.client_noise.stddev), np.random.default_rng(0)
     parts = np.rint(rng.normal(0, 32 * 10**0.5, (10, SIZE)))
     moved = np.rint(rng.normal(0, 32 * 10**0.5, SIZE))
     assert_same_release(
@@ -203,7 +203,7 @@ def test_so_it_does_in_fixed_point():
     mean = SecureZonedMean(
         with_encoding(TEN, size=SIZE, bits=30), tf.TensorSpec([SIZE], tf.float32)
     )
-    stddev = TEN.client_stddev / mean.plan.encoding.step * 10**0.5
+    stddev = TEN.client_noise.stddev / mean.plan.encoding.step * 10**0.5
     rng = np.random.default_rng(0)
     parts = np.rint(rng.normal(0, stddev, (10, SIZE)))
     moved = np.rint(rng.normal(0, stddev, SIZE))

@@ -185,7 +185,7 @@ def test_clients_noise_adds_up_however_it_is_drawn(add_up):
     assert abs(noise.std() / stddev - 1) < 5 / (2 * noise.size) ** 0.5
     assert abs(noise.mean()) < 5 * stddev / noise.size**0.5
     # Coarser, it would tell how many there are.
-    steps = noise / grid_step(plan.client_stddev)
+    steps = noise / grid_step(plan.client_noise.stddev)
     np.testing.assert_array_equal(steps, np.rint(steps))
     assert abs(np.mean(steps % 2) - 0.5) < 5 / (2 * noise.size**0.5)
 

@@ -209,8 +209,8 @@ def divergences(plan, threat, observer, level, me):
     if plan.top_up and depth > 0:
         adds = noising
     variances = [adds * (plan.client_noise_multiplier * share[:, zone_of]) ** 2]
-    for d, noise in enumerate(plan.node_noise_multipliers, 1):
-        for v, z in enumerate(noise):
+    for d, nodes in enumerate(plan.node_noise, 1):
+        for v, z in enumerate(own.noise_multiplier for own in nodes):
             beneath = np.flatnonzero(above[d - 1] == v)
             unit = ((1 + bounded) * p / floors)[beneath].max()
             parties.append((set(beneath), d))

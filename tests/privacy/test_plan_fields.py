@@ -20,7 +20,7 @@ def test_a_new_field_is_made_known_to_whoever_reads_all_of_them():
     They are `accountant.like_zones` (which zones are taken for one), `events` (what a
     round must have shown), `levels`, `mixing` and `queries` (what is drawn),
     `noise` and `views` (what is left of it), and the plan's own `is_noisy`,
-    `drawn_numbers`, `node_stddevs`, `without_noise` and `with_node_noise`.
+    `drawn_numbers`, `node_noise`, `without_noise` and `with_node_noise`.
     """
     assert {field.name for field in dataclasses.fields(NoisePlan)} == KNOWN
 

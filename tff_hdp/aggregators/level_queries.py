@@ -127,7 +127,7 @@ class LevelQueries:
         self._check_noise(plan)
 
     def _check_nodes(self, plan: NoisePlan) -> None:
-        nodes = [len(level.noise_multipliers) for level in plan.upper_levels]
+        nodes = [len(nodes) for nodes in plan.node_noise[1:-1]]
         for name, found, wanted in (
             ("zones", len(self.zones), plan.num_zones),
             ("upper", list(map(len, self.upper)), nodes),
@@ -143,8 +143,8 @@ class LevelQueries:
         require(clips, "queries", "none that clips", allowed)
 
     def _check_noise(self, plan: NoisePlan) -> None:
-        zones, *upper, server = plan.node_stddevs
-        client = [plan.client_stddev if plan.clients_carry_noise else 0.0]
+        zones, *upper, server = plan.node_noise
+        client = [plan.client_noise if plan.clients_carry_noise else None]
         for level, queries, planned in (
             ("client", [self.client], client),
             ("zones", self.zones, zones),
@@ -152,7 +152,7 @@ class LevelQueries:
             ("server", [self.server], server),
         ):
             for query, own in zip(queries, planned, strict=False):
-                most = _MOST_NOISE * own
+                most = _MOST_NOISE * own.stddev if own else 0.0
                 for _, stddev in [] if query is None else _gaussians(query):
                     allowed = f"0..{most:g}, {_MOST_NOISE:g} times the plan's"
                     ok = 0.0 <= stddev <= most

@@ -16,7 +16,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import dp_accounting
 import tensorflow as tf
 import tensorflow_privacy as tfp
 from tensorflow_privacy.privacy.dp_query.nested_query import NestedSumQuery
@@ -30,6 +29,7 @@ from tff_hdp.aggregators.queries import (
 from tff_hdp.errors import ArgumentError
 from tff_hdp.noise import add_gaussian, discrete_gaussian, grid_step
 from tff_hdp.privacy.plan import NoisePlan, plan_digest
+from tff_hdp.privacy.planned_noise import PartyNoise
 
 Structure = Any  # nested structure of tensors
 
@@ -65,20 +65,21 @@ def queries_from_plan(plan: NoisePlan, record: Structure) -> LevelQueries:
     if plan.clipping.kind == "adaptive":
         return LevelQueries(server=_adaptive_query(plan))
 
-    def query(stddev: float) -> tfp.DPQuery:
+    def query(noise: PartyNoise) -> tfp.DPQuery:
         if plan.clipping.kind == "flat":
-            return GaussianSumQuery(plan.clipping.clip_norm, stddev)
-        per_tensor = [GaussianSumQuery(c, stddev) for c in layer_norms(plan, record)]
+            return GaussianSumQuery(plan.clipping.clip_norm, noise.stddev)
+        norms = layer_norms(plan, record)
+        per_tensor = [GaussianSumQuery(c, noise.stddev) for c in norms]
         return NestedSumQuery(tf.nest.pack_sequence_as(record, per_tensor))
 
-    zones, *upper, (server,) = plan.node_stddevs
+    zones, *upper, (server,) = plan.node_noise
     # Upper levels do not clip, so zones do for them where nobody else would.
-    zones_clip = any(zones) or not (plan.clients_carry_noise or server > 0)
+    zones_clip = any(zones) or not (plan.clients_carry_noise or server)
     return LevelQueries(
-        client=query(plan.client_stddev) if plan.clients_carry_noise else None,
+        client=query(plan.client_noise) if plan.clients_carry_noise else None,
         zones=list(map(query, zones)) if zones_clip else (),
         upper=[list(map(query, nodes)) for nodes in upper],
-        server=query(server) if server > 0 else None,
+        server=query(server) if server else None,
     )
 
 
@@ -191,7 +192,7 @@ def noise_as_clients(
       value: Z zones' sums, each tensor [Z, ...].
       noising: Of how many clients' noise, int32 [Z].
     """
-    each = plan.client_stddev
+    each = plan.client_noise.stddev
     together = each * tf.sqrt(tf.cast(noising, tf.float64))
     specs = tf.nest.map_structure(lambda t: tf.TensorSpec(t.shape[1:], t.dtype), value)
 
@@ -238,18 +239,17 @@ def step_to_hide(steps: Sequence[float], own: float = 0.0) -> float:
     return 0.0 if alike and not 0.0 < own < SMOOTHING * coarsest else coarsest
 
 
-def adds_up_in_float32(count: int, bound: float, stddev: float) -> bool:
-    """Whether sums of noised values on one grid are exact in float32.
+def adds_up_in_float32(count: int, noise: PartyNoise) -> bool:
+    """Whether sums of noised updates on one grid are exact in float32.
 
     What it cannot hold is rounded away, and depends on what is added up.
 
     Args:
-      count: Of the values, at most.
-      bound: Of one without its noise, in absolute value.
-      stddev: Of the noise of one.
+      count: Of the updates, at most.
+      noise: Of each.
     """
-    largest = count * bound + _FAR * stddev * math.sqrt(count)
-    return largest <= 2**24 * grid_step(stddev)
+    largest = count * noise.sensitivity + _FAR * noise.stddev * math.sqrt(count)
+    return largest <= 2**24 * grid_step(noise.stddev)
 
 
 def smoothed(value: Structure, step: float) -> Structure:
@@ -276,24 +276,23 @@ def smoothed_rows(values: Structure, steps: Sequence[float]) -> Structure:
 
 def discrete_client_noise(plan: NoisePlan, size: int) -> tf.Tensor:
     """A client's discrete Gaussian noise in steps of the encoding, int64 [size]."""
-    return _discrete(plan, plan.client_stddev, size)
+    return _discrete(plan, plan.client_noise, size)
 
 
 def discrete_zone_noise(plan: NoisePlan, size: int) -> tf.Tensor:
     """Every super-node's noise in steps of the plan's encoding, int64 [s, size]."""
-    return tf.stack([_discrete(plan, stddev, size) for stddev in plan.node_stddevs[0]])
+    return tf.stack([_discrete(plan, noise, size) for noise in plan.zone_noise])
 
 
-def _discrete(plan: NoisePlan, stddev: float, size: int) -> tf.Tensor:
-    if stddev == 0.0:
+def _discrete(plan: NoisePlan, noise: PartyNoise, size: int) -> tf.Tensor:
+    if not noise:
         return tf.zeros([size], tf.int64)
-    return discrete_gaussian(stddev / plan.encoding.step, size)
+    return discrete_gaussian(noise.in_steps(plan.encoding.step), size)
 
 
 def zone_events(plan: NoisePlan) -> list[Any]:
     """The `DpEvent`s of super-nodes whose noise is discrete, as named tuples."""
-    zones = plan.node_noise_multipliers[0]
-    return [dp_accounting.GaussianDpEvent(z).to_named_tuple() for z in zones]
+    return [noise.event.to_named_tuple() for noise in plan.zone_noise]
 
 
 def clips(plan: NoisePlan, queries: LevelQueries, state: Any) -> dict[str, Any]:

@@ -44,11 +44,10 @@ def clients_steps(plan: NoisePlan, zone: int) -> list[float]:
     noising, n = plan.noise_carriers[zone], plan.zone_sizes[zone]
     if plan.encoding is not None:
         return [plan.encoding.step if noising else 0.0]
-    step = grid_step(plan.client_stddev)
     if not noising:
         return [0.0]
-    given = n, plan.clipping.clip_norm, plan.client_stddev
-    alike = noising == n and levels.adds_up_in_float32(*given)
+    step = grid_step(plan.client_noise.stddev)
+    alike = noising == n and levels.adds_up_in_float32(n, plan.client_noise)
     return [step] if alike else [step, 0.0]
 
 
@@ -59,12 +58,12 @@ def hidden_step(plan: NoisePlan, zone: int) -> float:
     """
     if plan.encoding is not None:
         return 0.0
-    return levels.step_to_hide(clients_steps(plan, zone), plan.node_stddevs[0][zone])
+    return levels.step_to_hide(clients_steps(plan, zone), plan.zone_noise[zone].stddev)
 
 
 def zone_step(plan: NoisePlan, zone: int) -> float:
     """Step of the grid on which a zone's sum with all its noise lies; 0 without any."""
-    own = plan.node_stddevs[0][zone] or levels.SMOOTHING * hidden_step(plan, zone)
+    own = plan.zone_noise[zone].stddev or levels.SMOOTHING * hidden_step(plan, zone)
     return grid_step(own) or max(clients_steps(plan, zone))
 
 
@@ -90,31 +89,31 @@ def noise_above_zones(
     steps = [u * zone_step(plan, i) for i, u in enumerate(units)]
     # Scaled by what each zone's clients weigh, no two grids are alike.
     unlike = [0.0] if plan.estimator == "bounded" else []
-    for parents, asked, given, stddevs in zip(
+    for parents, asked, given, noises in zip(
         [*(level.parents for level in upper), itertools.repeat(0)],
         [*queries.upper, [queries.server]],
         [*state.get("upper", ()), [state.get("server")]],
-        [*plan.node_stddevs[1 : 1 + len(upper)], plan.node_stddevs[-1]],
+        [*plan.node_noise[1 : 1 + len(upper)], plan.node_noise[-1]],
         strict=True,
     ):
-        children: list[list[int]] = [[] for _ in stddevs]
+        children: list[list[int]] = [[] for _ in noises]
         for child, parent in zip(range(len(units)), parents, strict=False):
             children[parent].append(child)
         found = []
-        for beneath, query, own, stddev in zip(
-            children, asked, given, stddevs, strict=True
+        for beneath, query, own, noise in zip(
+            children, asked, given, noises, strict=True
         ):
             unit = max(units[i] for i in beneath)
             value, step = passed_on(
                 [outputs[i] for i in beneath],
                 [steps[i] for i in beneath] + unlike,
-                unit * stddev,
+                unit * noise.stddev,
             )
             event = None
             if query is not None:
                 value, own, event = levels.noise_sum(query, own, value, unit)
                 event = event.to_named_tuple()
-            step = unit * grid_step(stddev) or step
+            step = unit * grid_step(noise.stddev) or step
             found.append((value, own, event, unit, step))
         outputs, new, emitted, units, steps = map(list, zip(*found, strict=True))
         unlike = []

@@ -12,6 +12,7 @@ import numpy as np
 
 from tff_hdp.errors import ArgumentError, check_count, entries, require
 from tff_hdp.privacy.plan import NoisePlan
+from tff_hdp.privacy.planned_noise import PartyNoise
 from tff_hdp.protocols.secagg import (
     BelowThresholdError,
     Meter,
@@ -40,9 +41,8 @@ class Share:
     counted: bool = True
 
 
-# A party's vector, and the standard deviation of the noise that it adds to the record,
-# in an update's units.
-_Input = tuple[np.ndarray, float]
+# A party's vector, and the noise that it adds to the record.
+_Input = tuple[np.ndarray, PartyNoise | None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,7 +122,7 @@ def protocol_sums(
         named = {
             f"zone {i} client {j}": (
                 share.vector,
-                plan.client_stddev * share.carries_noise,
+                plan.client_noise if share.carries_noise else None,
             )
             for j, share in enumerate(shares)
         }
@@ -133,7 +133,7 @@ def protocol_sums(
             vectors[i] = run.plain(named)
     upper = None
     if plan.secure_server:
-        pairs = zip(vectors, plan.node_stddevs[0], strict=True)
+        pairs = zip(vectors, plan.zone_noise, strict=True)
         outputs = {f"super-node {i}": pair for i, pair in enumerate(pairs)}
         # Nobody may drop out of a sum over zones.
         vectors, upper = run.secure("server", outputs, len(outputs))
@@ -213,11 +213,11 @@ class _Runner:
         """The sum where the super-node sees every input."""
         return np.sum([self._noised(*own) for own in inputs.values()], axis=0)
 
-    def _noised(self, vector: np.ndarray, stddev: float) -> np.ndarray:
+    def _noised(self, vector: np.ndarray, own: PartyNoise | None) -> np.ndarray:
         vector = vector.astype(np.int64)
-        if stddev:
-            sigma = stddev / self.plan.encoding.step
-            vector[:-1] += noise.discrete_gaussian(sigma, self.size - 1)
+        if own:
+            steps = own.in_steps(self.plan.encoding.step)
+            vector[:-1] += noise.discrete_gaussian(steps, self.size - 1)
         return vector
 
 

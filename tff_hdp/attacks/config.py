@@ -23,11 +23,11 @@ from tff_hdp.privacy.parts import (
     Clipping,
     FullParticipation,
     PoissonSampling,
-    check_multiplier,
     check_rate,
 )
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.planned import read_plan
+from tff_hdp.privacy.planned_noise import check_multiplier
 from tff_hdp.privacy.secure import SECURE_SUMS, secure_fields
 
 RECONSTRUCTIONS = ("analytic", "dlg", "ig", "feature_ig")

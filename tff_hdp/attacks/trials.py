@@ -127,10 +127,10 @@ class Trials:
           ArgumentError: If clients and others noise the same sum.
         """
         vantage, plan, rng = self.vantage, self.vantage.plan, self.rng
-        q, z = plan.participation[vantage.zone], plan.client_noise_multiplier
-        others = any(plan.zone_noise_multipliers) or plan.server_noise_multiplier
+        q, own = plan.participation[vantage.zone], plan.client_noise
+        others = plan.super_nodes_add_noise or plan.server_noise
         allowed = "ldp, hdp or cdp with sampling"
-        require(not (z and others), "privacy", "a mixture", allowed)
+        require(not (own and others), "privacy", "a mixture", allowed)
         hidden = vantage.view.neighbours == "add_or_remove"
         lengths, scores = self.records.norms / plan.clipping.clip_norm, []
         for present in (True, False):
@@ -139,11 +139,12 @@ class Trials:
             for _ in range(self.rounds):
                 takes = rng.random(self.trials) < q
                 noise = np.full(self.trials, vantage.noise_multiplier)
-                if z:
+                if own:
                     noising = 1 + rng.binomial(
                         vantage.unknown_clients - 1, q, self.trials
                     )
-                    noise = z * np.sqrt(1 if vantage.sees_clients else noising)
+                    came = 1 if vantage.sees_clients else noising
+                    noise = own.noise_multiplier * np.sqrt(came)
                 noise = np.maximum(noise, _NO_NOISE)
                 seen = present * takes * c + noise * rng.normal(size=self.trials)
                 ratio = (seen * c - c**2 / 2) / noise**2

@@ -13,7 +13,7 @@ _HOMES = {
     "FixedSizeSampling": "parts",
     "FullParticipation": "parts",
     "Ledger": "ledger",
-    "Level": "parts",
+    "Level": "planned_noise",
     "NoisePlan": "plan",
     "PoissonSampling": "parts",
     "RoundLedger": "ledger",

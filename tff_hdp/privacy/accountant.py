@@ -249,20 +249,18 @@ def like_zones(plan: NoisePlan, besides: Sequence[Hashable] = ()) -> list[int]:
         plan.denominators,
         plan.mixing_weights,
         plan.noising_clients,
-        plan.node_noise_multipliers[0],
+        plan.zone_noise,
         besides or plan.zone_sizes,
         strict=True,
     )
     nodes = [number(key) for key in own]
     paths, above = [(node,) for node in nodes], list(range(plan.num_zones))
-    for level, noise in zip(
-        plan.upper_levels, plan.node_noise_multipliers[1:-1], strict=True
-    ):
+    for level, noise in zip(plan.upper_levels, plan.node_noise[1:-1], strict=True):
         beneath: list[list[int]] = [[] for _ in noise]
         for node, parent in zip(nodes, level.parents, strict=True):
             beneath[parent].append(node)
         pairs = zip(noise, beneath, strict=True)
-        nodes = [number((z, *sorted(children))) for z, children in pairs]
+        nodes = [number((own, *sorted(children))) for own, children in pairs]
         above = [level.parents[node] for node in above]
         paths = [(*p, nodes[v]) for p, v in zip(paths, above, strict=True)]
     return [number(path) for path in paths]

@@ -13,8 +13,8 @@ from tff_hdp.errors import (
 )
 from tff_hdp.privacy.accountant import SOUND, AccountRow, Sound, account, worst
 from tff_hdp.privacy.least import log_excess
-from tff_hdp.privacy.parts import LARGEST_MULTIPLIER, SMALLEST_MULTIPLIER
 from tff_hdp.privacy.plan import NoisePlan
+from tff_hdp.privacy.planned_noise import LARGEST_MULTIPLIER, SMALLEST_MULTIPLIER
 from tff_hdp.privacy.threat import CLIENT_KINDS, ClientKind, Observer, ThreatModel
 
 _RELATIVE = 1e-4

@@ -23,8 +23,9 @@ from tff_hdp.privacy.configurations import (
     sampling_of,
     shares_of,
 )
-from tff_hdp.privacy.parts import FullParticipation, check_multiplier
+from tff_hdp.privacy.parts import FullParticipation
 from tff_hdp.privacy.plan import NoisePlan
+from tff_hdp.privacy.planned_noise import check_multiplier
 from tff_hdp.privacy.secure import SECURE_SUMS, secure_fields
 from tff_hdp.privacy.threat import (
     ALL_OBSERVERS,

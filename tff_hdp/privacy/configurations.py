@@ -15,12 +15,12 @@ from tff_hdp.errors import ArgumentError, check_number, check_word, require
 from tff_hdp.privacy.parts import (
     FixedSizeSampling,
     FullParticipation,
-    Level,
     PoissonSampling,
     Sampling,
     check_zone_sizes,
 )
 from tff_hdp.privacy.plan import NoisePlan
+from tff_hdp.privacy.planned_noise import Level
 
 # How a zone may draw its cohort.
 SAMPLINGS = ("poisson", "revealed", "fixed", "full")

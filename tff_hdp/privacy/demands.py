@@ -19,8 +19,8 @@ from tff_hdp.privacy.accountant import (
 )
 from tff_hdp.privacy.effective_noise import noise_in_output
 from tff_hdp.privacy.least import aimed, least_below
-from tff_hdp.privacy.parts import LARGEST_MULTIPLIER
 from tff_hdp.privacy.plan import NoisePlan
+from tff_hdp.privacy.planned_noise import LARGEST_MULTIPLIER
 from tff_hdp.privacy.promises import Promise
 from tff_hdp.privacy.threat import RECEIVERS, AccountedRound, ThreatModel
 from tff_hdp.privacy.views import observers, view
@@ -89,10 +89,6 @@ class Federation:
         allowed = f"one to an observer of this federation: {', '.join(names)}"
         raise ArgumentError("promises", promise, allowed)
 
-    def with_client_noise(self, noise_multiplier: float) -> NoisePlan:
-        """The federation's plan where clients add noise, and nobody else."""
-        return dataclasses.replace(self.base, client_noise_multiplier=noise_multiplier)
-
     def history(self, plan: NoisePlan) -> History:
         """All rounds, of one plan."""
         return [(AccountedRound(plan, self.threat), self.rounds)]
@@ -141,8 +137,8 @@ class Demand:
         # Of a secure sum over zones the observer sees nothing else.
         summed = base.secure_server and federation.threat.sums_over(base.num_zones)
         self._is_summed = promise.observer == "aggregator" and summed
-        # Whose noise is for it, a level of `NoisePlan.node_noise_multipliers`.
-        self._depth = 0 if self._is_summed else level - 2
+        # Whose noise is for it.
+        self._noising_level = 1 if self._is_summed else level - 1
         run = AccountedRound(base, federation.threat)
         seen = view(run, promise.observer, level, zones[0], False)
         self.sees_nothing = seen.sees_nothing
@@ -197,7 +193,7 @@ class Demand:
         if self.promise.is_own or self.sees_nothing:
             return plan
         seen = self._seen(plan)
-        needs = self._needs(plan.client_noise_multiplier, seen)
+        needs = self._needs(plan.client_noise.noise_multiplier, seen)
         if needs <= seen:
             return plan
         if not math.isfinite(needs):
@@ -205,17 +201,15 @@ class Demand:
         if self._is_summed:
             # Of a sum over zones it does not matter whose noise it is, unless some
             # collude: with as much in every zone they know the least of it.
-            ones = (1.0,) * plan.num_zones
-            even = dataclasses.replace(plan, zone_noise_multipliers=ones)
-            z = math.sqrt(needs / self._seen(even))
-            return dataclasses.replace(plan, zone_noise_multipliers=(z,) * len(ones))
+            z = math.sqrt(needs / self._seen(plan.with_zone_noise(1.0)))
+            return plan.with_zone_noise(z)
         lacks, filled = math.sqrt(needs - seen), plan
         for zone in self.zones:
             node, share = self._node(zone)
             # Zones that share a node are alike, and need the same.
-            own = plan.node_noise_multipliers[self._depth][node]
-            z = math.hypot(own, lacks * share)
-            filled = self._with_noise(filled, node, z)
+            own = plan.node_noise[self._noising_level - 1][node]
+            z = math.hypot(own.noise_multiplier, lacks * share)
+            filled = filled.with_noise_at(self._noising_level, node, z)
         return filled
 
     def least_client(self) -> float:
@@ -302,11 +296,12 @@ class Demand:
 
     def _plan(self, client: float, variance: float) -> NoisePlan:
         """A plan with client noise, and that variance at the client's node alone."""
-        plan = self._federation.with_client_noise(client)
+        plan = self._federation.base.with_client_noise(client)
         if self.promise.is_own or variance == 0.0:
             return plan
         node, share = self._node(self.zones[0])
-        return self._with_noise(plan, node, math.sqrt(variance) * share)
+        z = math.sqrt(variance) * share
+        return plan.with_noise_at(self._noising_level, node, z)
 
     # Right beneath its observer ---------------------------------------------------
 
@@ -315,7 +310,7 @@ class Demand:
 
         In units of what its clients can move the output by, squared.
         """
-        plan = dataclasses.replace(plan, client_noise_multiplier=0.0)
+        plan = plan.with_client_noise(0.0)
         level = self.level - 1
         if self._is_summed:
             plan, level = plan.without_server_noise(), self.level
@@ -335,12 +330,6 @@ class Demand:
         nodes, unit = base.nodes_at(self.level - 1), base.released_units
         most = max(unit[j] for j, own in enumerate(nodes) if own == nodes[zone])
         return nodes[zone], unit[zone] / most if most > 0 else 1.0
-
-    def _with_noise(self, plan: NoisePlan, node: int, z: float) -> NoisePlan:
-        """`plan` with another multiplier at a node."""
-        noise = [list(level) for level in plan.node_noise_multipliers]
-        noise[self._depth][node] = z
-        return plan.with_node_noise(noise)
 
 
 def demands_of(federation: Federation, promise: Promise) -> list[Demand]:
@@ -390,5 +379,4 @@ def _indices(federation: Federation, promise: Promise, zone: int) -> Iterator[in
 
 def _noisy(base: NoisePlan) -> NoisePlan:
     """The federation with noise wherever there may be some."""
-    zones = {"zone_noise_multipliers": (1.0,) * base.num_zones}
-    return dataclasses.replace(base, client_noise_multiplier=1.0, **zones)
+    return base.with_zone_noise(1.0).with_client_noise(1.0)

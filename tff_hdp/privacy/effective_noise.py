@@ -60,8 +60,8 @@ def noise_before_super_node(
       observer: Who looks: the super-node, or another with whom it colludes.
     """
     plan, threat = run.plan, run.threat
-    z2 = plan.client_noise_multiplier**2
-    own_variance = z2 if noising else 0.0
+    of_one = plan.client_noise.variance()
+    own_variance = of_one if noising else 0.0
     fellows = int(knowledge(observer).is_client)
     if not sum_hides(plan, threat, zone, fellows=fellows):
         notes = []
@@ -75,7 +75,7 @@ def noise_before_super_node(
         spectrum = Spectrum((own_variance,), (0.0,))
         return Noise(spectrum, own_variance, True, noising, tuple(notes))
     told = int(threat.elected_super_nodes) + fellows
-    pools, nominal, notes = _pools(run, zone, noising, {zone: z2}, told)
+    pools, nominal, notes = _pools(run, zone, noising, {zone: of_one}, told)
     spectrum = noise_spectrum(own_variance, pools)
     if spectrum.variances != (0.0,):
         few = ", of whose clients those who collude are no majority"
@@ -109,7 +109,7 @@ def noise_in_output(
     fellows = _fellow_nodes(plan, zone) if knowledge(observer).is_super_node else []
     lost, notes = _lost_zones(run, observer, fellows, len(relative) > 1)
     fixed = sum(
-        (plan.node_noise_multipliers[0][j] * relative[j]) ** 2
+        plan.zone_noise[j].variance(relative[j])
         for j in _zones_left(plan, zone, relative, lost)
     )
     fixed += _upper_noise(plan, level, relative, relative)
@@ -160,9 +160,7 @@ def _client_noise(
     left, not_ordered = _pools_left(plan, zone, on_grid, lost)
     notes += not_ordered
     weights = {
-        j: (plan.client_noise_multiplier * relative[j]) ** 2
-        for j in left
-        if carriers[j] > 0
+        j: plan.client_noise.variance(relative[j]) for j in left if carriers[j] > 0
     }
     if plan.estimator == "bounded" and set(weights) - {zone}:
         weights = {j: w for j, w in weights.items() if j == zone}
@@ -241,12 +239,12 @@ def _upper_noise(
     sensitivity of the zones beneath it.
     """
     total = 0.0
-    for depth, noise in enumerate(plan.node_noise_multipliers[1:level], 2):
+    for depth, noise in enumerate(plan.node_noise[1:level], 2):
         nodes = plan.nodes_at(depth)
         largest: dict[int, float] = {}
         for j in beneath:
             largest[nodes[j]] = max(largest.get(nodes[j], 0.0), relative[j])
-        total += sum((noise[v] * r) ** 2 for v, r in largest.items())
+        total += sum(noise[v].variance(r) for v, r in largest.items())
     return total
 
 
@@ -256,7 +254,7 @@ def _zones_left(
     """Zones whose super-node noise counts: the largest others' is lost."""
     others = sorted(
         (j for j in relative if j != zone),
-        key=lambda j: plan.node_noise_multipliers[0][j] * relative[j],
+        key=lambda j: plan.zone_noise[j].variance(relative[j]),
     )
     return [zone, *others[: max(len(others) - lost, 0)]]
 

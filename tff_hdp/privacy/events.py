@@ -41,16 +41,16 @@ def check_events(
     """
     if not isinstance(events, Mapping):
         raise ArgumentError("events", events, "a mapping from levels to DpEvents")
-    if plan.top_up and plan.client_noise_multiplier > 0:
+    if plan.top_up and plan.client_noise:
         raise ArgumentError(
             "plan.top_up",
             True,
             "False with events: none is emitted of topping up, so they cannot show "
             "that it was done; record without events if it was",
         )
-    client = plan.client_noise_multiplier if plan.clients_carry_noise else 0.0
-    zones, *upper, (server,) = map(list, plan.node_noise_multipliers)
-    levels = {"zone": zones, "upper": upper, "server": server}
+    client = plan.client_noise if plan.clients_carry_noise else None
+    zones, *upper, (server,) = plan.node_noise
+    levels = {"zone": zones, "upper": tuple(upper), "server": server}
     expected: dict[str, Any] = {"client": client, **levels}
     if unknown := sorted(map(str, set(events) - {*expected, *_BESIDE})):
         raise ArgumentError("events", unknown, ", ".join(expected))
@@ -76,13 +76,13 @@ def _check_norms(norms: Any, expected: Mapping[str, Any]) -> None:
     for level, norm in norms.items():
         planned = expected[level]
         if norm is not None and not _has_shape_of(norm, planned):
-            shape = "a number" if not isinstance(planned, list) else "one for each node"
+            shape = "one for each node" if isinstance(planned, tuple) else "a number"
             raise ArgumentError(f"{name}[{level!r}]", norm, shape)
 
 
 def _has_shape_of(norm: Any, planned: Any) -> bool:
-    """Whether it is a number, or None, wherever the plan has a noise multiplier."""
-    if not isinstance(planned, list):
+    """Whether it is a number, or None, wherever the plan has a party's noise."""
+    if not isinstance(planned, tuple):
         return norm is None or isinstance(norm, numbers.Real)
     is_sequence = isinstance(norm, Sequence) and not isinstance(norm, str)
     return (
@@ -194,7 +194,7 @@ def _by_zone(plan: NoisePlan, name: str, counts: Sequence[int]) -> tuple[int, ..
 def _check_level(
     plan: NoisePlan, level: str, planned: Any, emitted: Any, clip_norm: Any
 ) -> None:
-    if isinstance(planned, list):
+    if isinstance(planned, tuple):
         if emitted is None:
             emitted = [None] * len(planned)
         if isinstance(emitted, str) or not isinstance(emitted, Sequence):
@@ -221,12 +221,13 @@ def _check_level(
                 f"{allowed:.9g}"
             )
         found *= clip_norm / allowed if found else 1.0
-    if not found >= planned * (1 - _FLOAT32):
+    least = planned.noise_multiplier if planned else 0.0
+    if not found >= least * (1 - _FLOAT32):
         is_lost = level == "client" and not found
         why = "; a client came without its noise, or was lost" if is_lost else ""
         raise NoiseError(
             f"events: level {level!r} emitted a noise multiplier of {found:.9g}, but "
-            f"the plan has {planned:.9g}{why}"
+            f"the plan has {least:.9g}{why}"
         )
 
 

@@ -4,7 +4,7 @@ import heapq
 import math
 from collections.abc import Callable
 
-from tff_hdp.privacy.parts import LARGEST_MULTIPLIER, SMALLEST_MULTIPLIER
+from tff_hdp.privacy.planned_noise import LARGEST_MULTIPLIER, SMALLEST_MULTIPLIER
 
 # Share of the least sum by which what is found may exceed it.
 TOLERANCE = 0.01

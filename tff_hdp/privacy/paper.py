@@ -14,6 +14,7 @@ import numpy as np
 
 from tff_hdp.errors import check_count, check_delta, check_positive, check_probability
 from tff_hdp.privacy.plan import NoisePlan
+from tff_hdp.privacy.planned_noise import PartyNoise
 
 # The orders of tensorflow-privacy's example accountants in 2020-2021.
 ORDERS = tuple(
@@ -127,27 +128,26 @@ def paper_epsilon(
       sampling rates or super-node noises, or noise at upper levels.
     """
     rates = set(plan.participation)
-    zones, *upper, (server,) = plan.node_noise_multipliers
-    zone_noises = {z for z in zones if z > 0}
-    if len(rates) > 1 or len(zone_noises) > 1 or any(map(any, upper)):
+    noising = [noise for noise in plan.zone_noise if noise]
+    at_upper = any(map(any, plan.node_noise[1:-1]))
+    if len(rates) > 1 or len(set(noising)) > 1 or at_upper:
         return None
     q = rates.pop()
 
-    def epsilon(z: float) -> float | None:
-        return accountant_epsilon(q, z, rounds, delta) if z > 0 else None
+    def epsilon(noise: PartyNoise) -> float | None:
+        z = noise.noise_multiplier
+        return accountant_epsilon(q, z, rounds, delta) if noise else None
 
     if observer == "super_node":
         online = q * plan.noising_clients[zone]
         return table_i(
-            epsilon_client=epsilon(plan.client_noise_multiplier)
-            if kind == "ldp"
-            else None,
+            epsilon_client=epsilon(plan.client_noise) if kind == "ldp" else None,
             noising_clients=online,
         )
     return table_i(
-        epsilon_client=epsilon(plan.client_noise_multiplier),
+        epsilon_client=epsilon(plan.client_noise),
         noising_clients=q * sum(plan.noising_clients),
-        epsilon_zone=epsilon(max(zone_noises, default=0.0)),
-        noising_zones=sum(z > 0 for z in zones),
-        epsilon_server=epsilon(server),
+        epsilon_zone=epsilon(noising[0]) if noising else None,
+        noising_zones=len(noising),
+        epsilon_server=epsilon(plan.server_noise),
     )

@@ -1,4 +1,4 @@
-"""What a noise plan is made of: how cohorts are drawn, the clip, upper levels."""
+"""What a noise plan is made of: how cohorts are drawn, and the clip."""
 
 import dataclasses
 import math
@@ -7,7 +7,6 @@ from typing import Any, Literal
 from tff_hdp.errors import (
     ArgumentError,
     check_count,
-    check_nonnegative,
     check_number,
     check_positive,
     check_probability,
@@ -20,34 +19,10 @@ from tff_hdp.errors import (
 # comes to is a float; nobody means anything beyond.
 LEAST_PROBABILITY = 1e-18
 LEAST_WEIGHT = 1e-12
-_LEAST_IN_PLAN, _GREATEST_IN_PLAN = 1e-15, 1e9
-# Of noise multipliers that somebody may give; the largest is the most that is searched.
-_LEAST_GIVEN, LARGEST_MULTIPLIER = 1e-6, 1e6
-# The least that is searched: with less there is no noise to speak of.
-SMALLEST_MULTIPLIER = 2.0**-10
 # From this standard deviation on, in steps, sums of discrete Gaussians differ from
 # one discrete Gaussian, and sums of those with continuous ones from a Gaussian, by
 # less than e^-900 at any point (Kairouz, Liu and Steinke 2021, Theorem 1).
 MIN_STEPS = 10.0
-
-
-def check_in_plan(name: str, z: Any) -> float:
-    """Returns a noise multiplier of a plan: 0, or one whose square divides others.
-
-    Raises:
-      ArgumentError: If `z` is no such number.
-    """
-    number = check_nonnegative(name, z)
-    ok = number == 0.0 or _LEAST_IN_PLAN <= number <= _GREATEST_IN_PLAN
-    allowed = f"0, or {_LEAST_IN_PLAN:g}..{_GREATEST_IN_PLAN:g}"
-    require(ok, name, number, allowed)
-    return number
-
-
-def check_multiplier(z: float) -> None:
-    """Raises ArgumentError unless `z` is a noise multiplier that somebody may give."""
-    ok = _LEAST_GIVEN <= z <= LARGEST_MULTIPLIER
-    require(ok, "noise_multiplier", z, "1e-6..1e6")
 
 
 def check_zone_sizes(zone_sizes: Any) -> tuple[int, ...]:
@@ -113,32 +88,6 @@ class FullParticipation:
 Sampling = PoissonSampling | FixedSizeSampling | FullParticipation
 
 # The rest ----------------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True)
-class Level:
-    """An aggregation level between the zones and the server.
-
-    Attributes:
-      parents: For every node of the level beneath, the node of this level it
-        reports to; covers 0..m-1.
-      noise_multipliers: Of each of the m nodes.
-
-    Raises:
-      ArgumentError: If a number is out of range, or the parents are not 0..m-1.
-    """
-
-    parents: tuple[int, ...]
-    noise_multipliers: tuple[float, ...]
-
-    def __post_init__(self) -> None:
-        parents = entries("parents", self.parents, check_count)
-        object.__setattr__(self, "parents", parents)
-        found = entries("noise_multipliers", self.noise_multipliers, check_in_plan)
-        object.__setattr__(self, "noise_multipliers", found)
-        m = len(found)
-        allowed = f"every node of 0..{m - 1}, which noise_multipliers are given for"
-        require(set(self.parents) == set(range(m)), "parents", self.parents, allowed)
 
 
 # In float32 the squares of a shorter update vanish, and those of a longer one, or of

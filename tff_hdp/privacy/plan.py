@@ -9,19 +9,19 @@ import dataclasses
 import functools
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal
 
-from tff_hdp.errors import ArgumentError, check_names, entries, from_fields, require
+from tff_hdp.errors import ArgumentError, check_names, entries, from_fields
 from tff_hdp.privacy.parts import (
     Clipping,
     FixedSizeSampling,
     FullParticipation,
-    Level,
     PoissonSampling,
     Sampling,
 )
 from tff_hdp.privacy.plan_checks import check_plan
+from tff_hdp.privacy.planned_noise import Level, PlannedNoise
 from tff_hdp.protocols.secagg import FixedPoint
 
 # Of the expected clients, as TFF has it for adaptive clipping.
@@ -38,7 +38,7 @@ MOST_COORDINATES = 10**8
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class NoisePlan:
+class NoisePlan(PlannedNoise):
     """Who adds Gaussian noise where.
 
     Zone i outputs X_i = (sum_k w_k clip(Delta_k) + noise) / D_i and the server
@@ -82,14 +82,7 @@ class NoisePlan:
       ArgumentError: If any field is out of range.
     """
 
-    zone_sizes: tuple[int, ...]
     sampling: Sampling
-    client_noise_multiplier: float = 0.0
-    noising_clients: tuple[int, ...] | None = None
-    zone_noise_multipliers: tuple[float, ...] | None = None
-    server_noise_multiplier: float = 0.0
-    upper_levels: tuple[Level, ...] = ()
-    clipping: Clipping = Clipping()
     estimator: Literal["fixed", "bounded", "realised"] = "fixed"
     zone_weights: tuple[float, ...] | None = None
     mixing: Literal["weighted", "equal"] | tuple[float, ...] = "weighted"
@@ -101,108 +94,19 @@ class NoisePlan:
     size: int = MOST_COORDINATES
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_plan(self)
 
     # Derived quantities -----------------------------------------------------
 
     @property
-    def num_zones(self) -> int:
-        """Number of zones, s."""
-        return len(self.zone_sizes)
-
-    @property
-    def num_clients(self) -> int:
-        """Number of clients, n."""
-        return sum(self.zone_sizes)
-
-    @property
-    def server_level(self) -> int:
-        """The server's level: clients are at 0, zones' super-nodes at 1."""
-        return len(self.upper_levels) + 2
-
-    def nodes_at(self, level: int) -> list[int]:
-        """For every zone the node of `level` that it is beneath, its own at level 1.
-
-        Raises:
-          ArgumentError: If there are no nodes at such a level.
-        """
-        server = self.server_level
-        require(1 <= level <= server, "level", level, f"1..{server}, which have nodes")
-        if level == server:
-            return [0] * self.num_zones
-        nodes = list(range(self.num_zones))
-        for upper in self.upper_levels[: level - 1]:
-            nodes = [upper.parents[node] for node in nodes]
-        return nodes
-
-    def zones_beside(self, zone: int, level: int) -> list[int]:
-        """Zones beneath the node of `level` that a zone is beneath, itself among them.
-
-        Raises:
-          ArgumentError: If there are no nodes at such a level.
-        """
-        nodes = self.nodes_at(level)
-        return [j for j, node in enumerate(nodes) if node == nodes[zone]]
-
-    @property
-    def noise_carriers(self) -> tuple[int, ...]:
-        """How many of each zone's clients have noise of their own to add."""
-        noises = self.client_noise_multiplier > 0
-        return self.noising_clients if noises else (0,) * self.num_zones
-
-    @property
-    def clients_carry_noise(self) -> bool:
-        """Whether clients noise their own updates."""
-        return any(self.noise_carriers)
-
-    @property
-    def node_noise_multipliers(self) -> tuple[tuple[float, ...], ...]:
-        """Noise multipliers of every level's nodes: zones first, the server last."""
-        upper = (level.noise_multipliers for level in self.upper_levels)
-        return (self.zone_noise_multipliers, *upper, (self.server_noise_multiplier,))
-
-    def noised_above(self, zone: int, level: int) -> bool:
-        """Whether a node that a zone is beneath adds noise, its own up to `level`."""
-        levels = enumerate(self.node_noise_multipliers[:level], 1)
-        return any(nodes[self.nodes_at(own)[zone]] for own, nodes in levels)
-
-    @property
-    def super_nodes_add_noise(self) -> bool:
-        """Whether zones' super-nodes add noise, be it one of them."""
-        return any(self.zone_noise_multipliers)
-
-    @property
-    def is_noisy_below_server(self) -> bool:
-        """Whether anybody adds noise to what reaches the server."""
-        below = self.node_noise_multipliers[:-1]
-        return self.clients_carry_noise or any(map(any, below))
-
-    @property
-    def is_noisy(self) -> bool:
-        """Whether anybody adds noise."""
-        return self.is_noisy_below_server or self.server_noise_multiplier > 0
-
-    @property
     def drawn_numbers(self) -> int:
         """How many numbers all parties' noise has in a round, at most."""
-        nodes = [z for level in self.node_noise_multipliers for z in level]
+        nodes = [noise for level in self.node_noise for noise in level]
         parties = sum(self.noise_carriers)
         # Whoever passes a sum on adds some more to what was noised before.
         passing = len(nodes) if parties or any(nodes[:-1]) else 0
-        return self.size * (parties + sum(z > 0 for z in nodes) + passing)
-
-    @property
-    def client_stddev(self) -> float:
-        """Standard deviation of each noise carrier's noise, in an update's units."""
-        return self.client_noise_multiplier * self.clipping.clip_norm
-
-    @property
-    def node_stddevs(self) -> tuple[tuple[float, ...], ...]:
-        """Standard deviations of nodes' noise on a value of sensitivity S, by level."""
-        norm = self.clipping.clip_norm
-        return tuple(
-            tuple(z * norm for z in level) for level in self.node_noise_multipliers
-        )
+        return self.size * (parties + sum(map(bool, nodes)) + passing)
 
     @property
     def expected_clients(self) -> float:
@@ -223,7 +127,7 @@ class NoisePlan:
         unclipped updates, to which a client adds -1/2 or 1/2, together (Andrew et al.
         2021, Theorem 1): z^-2 is the sum of both. 0 if the count shows as much alone.
         """
-        of_count = (self.server_noise_multiplier / (2.0 * self.count_stddev)) ** 2
+        of_count = self.server_noise.variance(0.5 / self.count_stddev)
         return max(0.0, 1.0 - of_count)
 
     @property
@@ -237,22 +141,23 @@ class NoisePlan:
         return self.num_clients if self.secure_server else max(self.zone_sizes)
 
     @property
-    def least_discrete_noise(self) -> float:
-        """The least that a party draws on the encoding's grid, in its steps.
+    def discrete_steps(self) -> float:
+        """The least noise that a party draws on the encoding's grid, in its steps.
 
-        A standard deviation; 0 where nobody draws noise there.
+        0 where nobody draws noise there.
         """
         if self.encoding is None:
             return 0.0
-        client = (self.client_stddev,) if self.clients_carry_noise else ()
-        zones = self.node_stddevs[0] if self.secure_server else ()
-        drawn = [stddev for stddev in (*client, *zones) if stddev > 0]
-        return min(drawn, default=0.0) / self.encoding.step
+        client = (self.client_noise,) if self.clients_carry_noise else ()
+        zones = self.zone_noise if self.secure_server else ()
+        noises = [noise for noise in (*client, *zones) if noise]
+        steps = (noise.in_steps(self.encoding.step) for noise in noises)
+        return min(steps, default=0.0)
 
     @property
     def noise_is_discrete(self) -> bool:
         """Whether a party draws noise on the encoding's grid."""
-        return self.least_discrete_noise > 0.0
+        return self.discrete_steps > 0.0
 
     @property
     def participation(self) -> tuple[float, ...]:
@@ -300,30 +205,6 @@ class NoisePlan:
     def released_units(self) -> tuple[float, ...]:
         """`released_sensitivities` in units of S."""
         return tuple(u / self.clipping.clip_norm for u in self.released_sensitivities)
-
-    def with_node_noise(
-        self, node_noise_multipliers: Sequence[Sequence[float]]
-    ) -> "NoisePlan":
-        """The same with other noise of nodes, as of that property."""
-        zones, *upper, (server,) = node_noise_multipliers
-        levels = zip(self.upper_levels, upper, strict=True)
-        return dataclasses.replace(
-            self,
-            zone_noise_multipliers=zones,
-            upper_levels=[Level(level.parents, own) for level, own in levels],
-            server_noise_multiplier=server,
-        )
-
-    def without_noise(self) -> "NoisePlan":
-        """The same zones and sums, where nobody adds noise."""
-        none = [(0.0,) * len(level) for level in self.node_noise_multipliers]
-        return dataclasses.replace(
-            self.with_node_noise(none), client_noise_multiplier=0.0
-        )
-
-    def without_server_noise(self) -> "NoisePlan":
-        """The plan of what reaches the server."""
-        return dataclasses.replace(self, server_noise_multiplier=0.0)
 
 
 # As JSON types, and back, exactly ----------------------------------------------

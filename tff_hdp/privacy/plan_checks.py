@@ -1,31 +1,25 @@
 """What a noise plan may hold: every field in range, and none against another."""
 
 import math
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tff_hdp.errors import (
     ArgumentError,
-    TooLittleNoiseError,
     check_bool,
     check_count,
     check_nonnegative,
     check_positive,
     check_word,
-    entries,
     require,
 )
 from tff_hdp.privacy.parts import (
     LEAST_WEIGHT,
     MIN_STEPS,
-    Clipping,
     FixedSizeSampling,
     FullParticipation,
-    Level,
     PoissonSampling,
-    check_in_plan,
-    check_zone_sizes,
 )
+from tff_hdp.privacy.planned_noise import put, put_per_zone
 from tff_hdp.protocols.secagg import FixedPoint
 
 if TYPE_CHECKING:
@@ -39,34 +33,16 @@ def check_plan(plan: "NoisePlan") -> None:
       ArgumentError: If a field is out of range, or two contradict each other.
     """
     for name in ("secure_aggregation", "secure_server", "top_up"):
-        _put(plan, name, check_bool(name, getattr(plan, name)))
-    _check_zones(plan)
-    _check_noise(plan)
+        put(plan, name, check_bool(name, getattr(plan, name)))
+    _check_sampling(plan)
+    _check_adaptive(plan)
     _check_estimator(plan)
     _check_sums(plan)
 
 
-def _put(plan: "NoisePlan", name: str, value: Any) -> None:
-    object.__setattr__(plan, name, value)
-
-
-def _put_per_zone(
-    plan: "NoisePlan", name: str, values: Any, checked: Callable[[str, Any], Any]
-) -> tuple[Any, ...]:
-    """Puts an entry for each zone into a field."""
-    s, found = plan.num_zones, entries(name, values, checked)
-    require(len(found) == s, name, values, f"{s} entries, one for each zone")
-    _put(plan, name, found)
-    return found
-
-
-def _check_zones(plan: "NoisePlan") -> None:
-    sizes = check_zone_sizes(plan.zone_sizes)
-    require(bool(sizes), "zone_sizes", sizes, "a zone or more")
-    _put(plan, "zone_sizes", sizes)
-    _put(plan, "size", check_count("size", plan.size, 1))
-    ok = isinstance(plan.clipping, Clipping)
-    require(ok, "clipping", plan.clipping, "a Clipping")
+def _check_sampling(plan: "NoisePlan") -> None:
+    put(plan, "size", check_count("size", plan.size, 1))
+    sizes = plan.zone_sizes
     if isinstance(plan.sampling, PoissonSampling):
         drawn = plan.sampling.probabilities
     elif isinstance(plan.sampling, FixedSizeSampling):
@@ -82,46 +58,17 @@ def _check_zones(plan: "NoisePlan") -> None:
     require(len(drawn) == s, "sampling", plan.sampling, f"{s} entries, as zones")
 
 
-def _check_noise(plan: "NoisePlan") -> None:
-    for name in ("client_noise_multiplier", "server_noise_multiplier"):
-        _put(plan, name, check_in_plan(name, getattr(plan, name)))
-    for name, checked in (
-        ("noising_clients", check_count),
-        ("zone_noise_multipliers", check_in_plan),
-    ):
-        given = getattr(plan, name)
-        none = (0,) * plan.num_zones
-        _put_per_zone(plan, name, none if given is None else given, checked)
-    counts = plan.noising_clients
-    for i, (count, n) in enumerate(zip(counts, plan.zone_sizes, strict=True)):
-        require(count <= n, f"noising_clients[{i}]", count, f"0..{n}")
-    below = plan.num_zones
-    is_several = isinstance(plan.upper_levels, list | tuple)
-    require(is_several, "upper_levels", plan.upper_levels, "Levels")
-    _put(plan, "upper_levels", tuple(plan.upper_levels))
-    for j, level in enumerate(plan.upper_levels):
-        ok = isinstance(level, Level)
-        require(ok, f"upper_levels[{j}]", level, "a Level")
-        require(
-            len(level.parents) == below,
-            f"upper_levels[{j}].parents",
-            level.parents,
-            f"{below} entries, one for each node beneath",
-        )
-        below = len(level.noise_multipliers)
-    if plan.clipping.kind == "adaptive":
-        alone = not (
-            plan.client_noise_multiplier
-            or any(plan.zone_noise_multipliers)
-            or plan.upper_levels
-        )
-        require(
-            alone or not plan.is_noisy,
-            "clipping.kind",
-            "adaptive",
-            "flat or per_layer unless the server alone adds noise (cdp, c4), with "
-            "no levels between it and the zones",
-        )
+def _check_adaptive(plan: "NoisePlan") -> None:
+    if plan.clipping.kind != "adaptive":
+        return
+    alone = not (plan.client_noise or plan.super_nodes_add_noise or plan.upper_levels)
+    require(
+        alone or not plan.is_noisy,
+        "clipping.kind",
+        "adaptive",
+        "flat or per_layer unless the server alone adds noise (cdp, c4), with "
+        "no levels between it and the zones",
+    )
 
 
 def _check_estimator(plan: "NoisePlan") -> None:
@@ -141,7 +88,7 @@ def _check_estimator(plan: "NoisePlan") -> None:
         )
     if plan.zone_weights is not None:
         given = plan.zone_weights
-        weights = _put_per_zone(plan, "zone_weights", given, check_positive)
+        weights = put_per_zone(plan, "zone_weights", given, check_positive)
         for i, (w, n) in enumerate(zip(weights, plan.zone_sizes, strict=True)):
             ok = LEAST_WEIGHT <= w <= n * (1 + 1e-9)
             allowed = f"{LEAST_WEIGHT:g}..{n}, weights being <= 1"
@@ -150,7 +97,7 @@ def _check_estimator(plan: "NoisePlan") -> None:
         ok = plan.mixing in ("weighted", "equal")
         require(ok, "mixing", plan.mixing, "weighted, equal or p_i")
         return
-    mixing = _put_per_zone(plan, "mixing", plan.mixing, check_nonnegative)
+    mixing = put_per_zone(plan, "mixing", plan.mixing, check_nonnegative)
     for i, p in enumerate(mixing):
         allowed = f"0, or {LEAST_WEIGHT:g} and more"
         require(p == 0 or p >= LEAST_WEIGHT, f"mixing[{i}]", p, allowed)
@@ -164,7 +111,7 @@ def _check_estimator(plan: "NoisePlan") -> None:
 def _check_sums(plan: "NoisePlan") -> None:
     least, sizes = plan.min_zone_clients, plan.zone_sizes
     least = check_count("min_zone_clients", least)
-    _put(plan, "min_zone_clients", least)
+    put(plan, "min_zone_clients", least)
     if isinstance(plan.sampling, FixedSizeSampling):
         sizes = plan.sampling.sizes
     require(
@@ -213,14 +160,9 @@ def _check_encoding(plan: "NoisePlan", encoding: FixedPoint) -> None:
     most, largest = plan.most_summed, encoding.max_clients
     ok = largest >= most
     require(ok, "encoding.max_clients", largest, f"at least {most}, as in a sum")
-    noise = {"client_noise_multiplier": plan.client_noise_multiplier}
-    if plan.secure_server:
-        for i, z in enumerate(plan.zone_noise_multipliers):
-            noise[f"zone_noise_multipliers[{i}]"] = z
-        noise["server_noise_multiplier"] = plan.server_noise_multiplier
+    client, *nodes = plan.noise_by_field.items()
     least = MIN_STEPS * plan.relative_step
-    for name, z in noise.items():
-        if not (z == 0.0 or z >= least):
-            allowed = f"0 or at least {least:.3g} with an encoding of step "
-            allowed += f"{encoding.step:.3g}; use more bits"
-            raise TooLittleNoiseError(name, z, allowed)
+    allowed = f"0 or at least {least:.3g} with an encoding of step "
+    allowed += f"{encoding.step:.3g}; use more bits"
+    for name, noise in [client, *(nodes if plan.secure_server else ())]:
+        noise.check_at_least(name, least, allowed)

@@ -41,9 +41,9 @@ from tff_hdp.privacy.demands import (
     largest_epsilon,
 )
 from tff_hdp.privacy.least import least_sum
-from tff_hdp.privacy.parts import SMALLEST_MULTIPLIER
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.planned import Planned
+from tff_hdp.privacy.planned_noise import SMALLEST_MULTIPLIER
 from tff_hdp.privacy.promises import Kept, Promise, from_clients_up
 from tff_hdp.privacy.threat import ThreatModel
 
@@ -235,7 +235,7 @@ class _Keeper:
 
     def _client_of_active(self) -> float:
         floor = self._floor()
-        price = noise_in_model(self._federation.with_client_noise(1.0)) ** 2
+        price = noise_in_model(self._federation.base.with_client_noise(1.0)) ** 2
         best, cost = floor, self._cost(floor)
         if price > 0.0 and self._federation.may_carry:
             low = max(floor, SMALLEST_MULTIPLIER) ** 2
@@ -279,7 +279,7 @@ class _Keeper:
         Raises:
           LackingError: If no noise of nodes is enough.
         """
-        plan = self._federation.with_client_noise(client)
+        plan = self._federation.base.with_client_noise(client)
         for demand in self._demands:
             if demand in self._active:
                 plan = demand.filled(plan)
@@ -299,7 +299,9 @@ class _Keeper:
 
     def _added(self, plan: NoisePlan) -> list[float]:
         """What each promise added to the model beyond those before it."""
-        plan = self._federation.with_client_noise(plan.client_noise_multiplier)
+        plan = self._federation.base.with_client_noise(
+            plan.client_noise.noise_multiplier
+        )
         noise, added = 0.0, []
         for demands in self._of:
             for demand in demands:
@@ -378,17 +380,17 @@ def noise_in_model(plan: NoisePlan) -> float:
 
     It is that at the expected number of participants.
     """
-    unit, z2 = plan.released_units, plan.client_noise_multiplier**2
+    unit, of_client = plan.released_units, plan.client_noise.variance()
     # That one client moves a bounded mean by twice its part doubles no client's noise.
     twice = 2.0 if plan.estimator == "bounded" else 1.0
     rates = (1.0,) * plan.num_zones if plan.top_up else plan.participation
     total = 0.0
     for u, rate, count in zip(unit, rates, plan.noise_carriers, strict=True):
-        total += (u / twice) ** 2 * rate * count * z2
-    for level, noise in enumerate(plan.node_noise_multipliers, 1):
-        most = [0.0] * len(noise)
+        total += (u / twice) ** 2 * rate * count * of_client
+    for level, nodes in enumerate(plan.node_noise, 1):
+        most = [0.0] * len(nodes)
         for node, u in zip(plan.nodes_at(level), unit, strict=True):
             most[node] = max(most[node], u)
-        for z, u in zip(noise, most, strict=True):
-            total += (z * u) ** 2
+        for noise, u in zip(nodes, most, strict=True):
+            total += noise.variance(u)
     return math.sqrt(total)

@@ -87,7 +87,8 @@ def check_weight_one(plan: NoisePlan) -> int:
 
 def _largest_noise(plan: NoisePlan) -> float:
     """Standard deviation of the noise in a sum, at most, in the updates' units."""
-    client = [plan.client_stddev**2 * count for count in plan.noise_carriers]
+    client = [plan.client_noise.stddev**2 * count for count in plan.noise_carriers]
     if plan.secure_server:
-        return math.hypot(math.sqrt(sum(client)), *plan.node_stddevs[0])
+        zones = (noise.stddev for noise in plan.zone_noise)
+        return math.hypot(math.sqrt(sum(client)), *zones)
     return math.sqrt(max(client))

@@ -84,7 +84,7 @@ def _law(plan: NoisePlan) -> str:
         parties.append("super-nodes'")
     if not parties:
         return "All noise is continuous and added to sums that are out of the mask."
-    steps = plan.least_discrete_noise
+    steps = plan.discrete_steps
     return (
         f"Under the mask the {' and '.join(parties)} noise is discrete Gaussian of at "
         f"least {steps:.4g} steps; from {MIN_STEPS:g} steps on, sums of such noise "

@@ -74,9 +74,7 @@ def test_the_file_given_may_go_once_a_run_has_begun(hdp_config, tmp_path, made):
     with RunFolder(config) as folder:
         own = with_plan_copied(with_own_plan(config, folder), folder)
         (tmp_path / "plan.json").unlink()
-        assert (
-            build(own).plan.node_noise_multipliers == made.plan.node_noise_multipliers
-        )
+        assert build(own).plan.node_noise == made.plan.node_noise
         assert with_own_plan(config, folder) == own
         # What is there is not written again, as where a model is tested.
         copy = folder.path / "plan.json"

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from tff_hdp.errors import check_left
-from tff_hdp.privacy.parts import check_multiplier
+from tff_hdp.privacy.planned_noise import check_multiplier
 from tff_hdp.privacy.secure import DEFAULT_BITS, FEWEST_BITS, LEAST_CLIENTS
 from tff_hdp.protocols.secagg.rounds import PROTOCOLS
 from tff_hdp.simulation.config import RunConfig

@@ -103,6 +103,6 @@ class FlTopLedger(Ledger):
             return rows
         (plan,) = plans
         (clients,), (per_round,) = plan.zone_sizes, plan.sampling.sizes
-        sigma = plan.client_noise_multiplier * math.sqrt(per_round)
+        sigma = plan.client_noise.noise_multiplier * math.sqrt(per_round)
         epsilon = accountant_epsilon(per_round / clients, sigma, self.rounds, delta)
         return [dataclasses.replace(row, epsilon_paper=epsilon) for row in rows]

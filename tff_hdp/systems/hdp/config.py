@@ -10,7 +10,7 @@ import numpy as np
 from tff_hdp.errors import check_left
 from tff_hdp.privacy.coalitions import majority
 from tff_hdp.privacy.configurations import CONFIGURATIONS, shares_of
-from tff_hdp.privacy.parts import check_multiplier
+from tff_hdp.privacy.planned_noise import check_multiplier
 from tff_hdp.privacy.secure import (
     DEFAULT_BITS,
     FEWEST_BITS,

@@ -1,7 +1,6 @@
 """From a config and a task to zones, plan and per-client facts."""
 
 import dataclasses
-import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -107,8 +106,7 @@ def build_federation(
 
 def resolved_noise(plan: NoisePlan) -> dict[str, float | None]:
     """What a run remembers of its plan's noise: the most that any party adds."""
-    nodes = itertools.chain(*plan.node_noise_multipliers)
-    most = max(plan.client_noise_multiplier, *nodes) if plan.is_noisy else None
+    most = plan.most_noise.noise_multiplier if plan.is_noisy else None
     return {"noise_multiplier": most}
 
 

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
-from tff_hdp.privacy.parts import check_multiplier
+from tff_hdp.privacy.planned_noise import check_multiplier
 from tff_hdp.simulation.config import RunConfig
 
 if TYPE_CHECKING:
