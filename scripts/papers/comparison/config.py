@@ -27,6 +27,7 @@ class MatchedConfig(RunConfig):
       client_learning_rate: Of the clients' SGD.
       clip_norm: S of HDP, FL-TOP-DP and UDP-Alg.
       model_norm: C, bound on the norm of HFL-DP's models.
+      gradient_bound: B, norm to which GFL's gradients are clipped.
       personal_model: Of UDP-Alg's users; None takes the task's default.
 
     Raises:
@@ -44,13 +45,15 @@ class MatchedConfig(RunConfig):
     client_learning_rate: float = 0.05
     clip_norm: float = 0.5
     model_norm: float = 15.0
+    gradient_bound: float = 2.0
     personal_model: str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._check_count("groups", "clients_per_round", "batch_size", "local_epochs")
         self._check_positive(
-            *("target_epsilon", "client_learning_rate", "clip_norm", "model_norm")
+            *("target_epsilon", "client_learning_rate"),
+            *("clip_norm", "model_norm", "gradient_bound"),
         )
         n, allowed = self.num_clients, "a number that groups divides"
         self._require(n is not None, "num_clients", allowed)

@@ -168,6 +168,7 @@ def _gfl(config: MatchedConfig, shared: dict[str, Any]) -> RunConfig:
         servers=config.groups,
         per_round=config.clients_per_round // config.groups,
         mu=config.client_learning_rate,
+        gradient_bound=config.gradient_bound,
         batch_size=config.batch_size,
     )
     shape = tasks.TASKS[config.task].model_shape

@@ -61,6 +61,15 @@ def test_without_noise_nothing_else_changes(system, tmp_path):
     assert quiet.label in ("none", "fl_top_0.05", "hierfavg", "gfl_none")
 
 
+def test_gfls_noise_is_for_the_bound_that_the_comparison_has(tmp_path):
+    two, one = (
+        matched_settings.build_config(config(tmp_path, gradient_bound=bound), "gfl")
+        for bound in (2.0, 1.0)
+    )
+    assert (two.gradient_bound, one.gradient_bound) == (2.0, 1.0)
+    assert one.sigma_g == pytest.approx(two.sigma_g / 2, rel=1e-6)
+
+
 @pytest.mark.slow
 def test_without_noise_nobody_is_promised_anything(run_program, tmp_path):
     program = "scripts/papers/comparison/reproduce.py"
