@@ -239,17 +239,18 @@ def step_to_hide(steps: Sequence[float], own: float = 0.0) -> float:
     return 0.0 if alike and not 0.0 < own < SMOOTHING * coarsest else coarsest
 
 
-def adds_up_in_float32(count: int, noise: PartyNoise) -> bool:
-    """Whether sums of noised updates on one grid are exact in float32.
+def adds_up_in_float32(count: int, bound: float, stddev: float) -> bool:
+    """Whether sums of noised values on one grid are exact in float32.
 
     What it cannot hold is rounded away, and depends on what is added up.
 
     Args:
-      count: Of the updates, at most.
-      noise: Of each.
+      count: Of the values, at most.
+      bound: Of one without its noise, in absolute value.
+      stddev: Of the noise of one.
     """
-    largest = count * noise.sensitivity + _FAR * noise.stddev * math.sqrt(count)
-    return largest <= 2**24 * grid_step(noise.stddev)
+    largest = count * bound + _FAR * stddev * math.sqrt(count)
+    return largest <= 2**24 * grid_step(stddev)
 
 
 def smoothed(value: Structure, step: float) -> Structure:

@@ -46,8 +46,9 @@ def clients_steps(plan: NoisePlan, zone: int) -> list[float]:
         return [plan.encoding.step if noising else 0.0]
     if not noising:
         return [0.0]
-    step = grid_step(plan.client_noise.stddev)
-    alike = noising == n and levels.adds_up_in_float32(n, plan.client_noise)
+    own = plan.client_noise
+    step, given = grid_step(own.stddev), (n, own.sensitivity, own.stddev)
+    alike = noising == n and levels.adds_up_in_float32(*given)
     return [step] if alike else [step, 0.0]
 
 
