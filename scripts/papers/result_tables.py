@@ -146,7 +146,8 @@ def observers(frame: pd.DataFrame) -> dict[str, list[str]]:
 def shown(name: str) -> str:
     """What a page shows of <paper>/<study>: its table, or that there is none."""
     # In the clone alone, without which `cli.run` says in a line that it is missing.
-    from scripts.papers import attack_tables, formula_tables
+    from scripts.papers import formula_tables
+    from scripts.papers.attacks import tables as attack_tables
     from scripts.papers.fl_top import tables
 
     made = attack_tables.TABLES | formula_tables.TABLES | tables.TABLES

@@ -114,6 +114,11 @@ class Job:
         return lines[-1] if lines else ""
 
     @property
+    def rounds(self) -> int:
+        """How many it has, which say how long it takes."""
+        return self.config.rounds
+
+    @property
     def rounds_done(self) -> int:
         """The last round in metrics.csv; 0 before the first."""
         try:

@@ -152,7 +152,7 @@ def run_jobs(
             if bar.disable:
                 if ended > shown:
                     seconds = (time.monotonic() - start) / max(1, done - before)
-                    left = seconds * (sum(job.config.rounds for job in jobs) - done)
+                    left = seconds * (sum(job.rounds for job in jobs) - done)
                     said += f", {tqdm.tqdm.format_interval(left)} left"
                     print(f"sweep: {said}", file=sys.stderr, flush=True)
             elif (done, said) != (bar.n, bar.postfix):
@@ -165,13 +165,13 @@ def run_jobs(
 
 
 def _rounds_done(jobs: Sequence[Job]) -> int:
-    return sum(min(job.rounds_done, job.config.rounds) for job in jobs)
+    return sum(min(job.rounds_done, job.rounds) for job in jobs)
 
 
 def _progress(jobs: Sequence[Job], waiting: Sequence[Job]) -> tqdm.tqdm:
     """A bar over all rounds, whose rate and time left count from now."""
     return tqdm.tqdm(
-        total=sum(job.config.rounds for job in jobs),
+        total=sum(job.rounds for job in jobs),
         initial=_rounds_done(jobs),
         unit="round",
         desc="sweep",

@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from scripts.papers import attack_tables, result_tables
+from scripts.papers import result_tables
+from scripts.papers.attacks import tables as attack_tables
 from tff_hdp.attacks.vantage import Vantage
 from tff_hdp.privacy import Clipping, FullParticipation, configurations
 

@@ -50,7 +50,7 @@ def test_a_journal_that_does_not_say_what_a_run_began_with_is_refused(
 
 def test_a_commit_is_of_the_librarys_own_repository(tmp_path, monkeypatch):
     """Installed within somebody's repository, it is not of that one's commit."""
-    commit = record._git_commit.__wrapped__
+    commit = record.git_commit.__wrapped__
     own = commit()
     assert own == "unknown" or len(own) == 40
 

@@ -20,6 +20,7 @@ from tff_hdp.attacks.vantage import Vantage
 from tff_hdp.errors import require
 from tff_hdp.files import write_text
 from tff_hdp.reading import read_json
+from tff_hdp.simulation.record import git_commit
 
 # What the rows are the same with.
 _MAY_CHANGE = ("out", "figure", "format", "data_dir")
@@ -97,13 +98,14 @@ def open_folder(config: AttackConfig) -> pathlib.Path:
 
 
 def write(config: AttackConfig, rows: Sequence[dict[str, Any]]) -> None:
-    """Leaves config.json, rows.json and rows.csv in `config.out`.
+    """Leaves config.json, with the commit, rows.json and rows.csv in `config.out`.
 
     Raises:
       ArgumentError: If something else lies there.
       FileError: If nobody can tell what lies there.
     """
-    folder, settings = open_folder(config), dataclasses.asdict(config)
+    folder = open_folder(config)
+    settings = {**dataclasses.asdict(config), "git_commit": git_commit()}
     # The settings first: rows without them would be anybody's to write over.
     write_text(folder / "config.json", json.dumps(settings, indent=2) + "\n")
     write_text(folder / "rows.json", json.dumps(rows, indent=2) + "\n")

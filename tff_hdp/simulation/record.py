@@ -45,7 +45,7 @@ def record_of(config: RunConfig, resolved: dict[str, Any]) -> dict[str, Any]:
         "layout": LAYOUT,
         "flags": as_json(config.to_dict()),
         "versions": {p: _version(p) for p in _PACKAGES},
-        "git_commit": _git_commit(),
+        "git_commit": git_commit(),
     }
 
 
@@ -258,7 +258,9 @@ def _version(package: str) -> str:
 
 
 @functools.cache
-def _git_commit() -> str:
+def git_commit() -> str:
+    """The commit that the library is of; `unknown` where it is of no clone."""
+
     def said(*arguments: str) -> str:
         return subprocess.run(
             ["git", *arguments],

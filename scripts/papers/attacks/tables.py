@@ -1,8 +1,9 @@
-"""The tables of docs/attacks.md whose CSVs hold more than a page shows, or less.
+"""The tables of docs/attacks.md, whose CSVs hold more than a page shows, or less.
 
 `scripts.papers.result_tables` puts them into the page. Each is a function from the
-folder of results to the table's cells, texts under the heads that the page gives them;
-an epsilon that no account has is none, and has no neighbours.
+folder of results to the table's cells, texts under the heads that the page gives them:
+what was measured as mean and standard deviation over seeds; an epsilon that no account
+has is none, and has no neighbours.
 """
 
 import pathlib
@@ -10,6 +11,7 @@ from collections.abc import Callable, Mapping
 
 import pandas as pd
 
+from scripts.papers.attacks.rows import over_seeds
 from scripts.papers.hdp.tables import TABLE_IV
 
 _MODES = {"none": "none", "ldp": "LDP", "hdp": "HDP", "cdp": "CDP"}
@@ -104,13 +106,10 @@ _CONCLUSIONS = (
 )
 _OBSERVER = {"observer": "{observer}"}
 _NOISE = {"who adds noise": "{privacy}", "nu": "{noise_multiplier:.3g}"}
-_AUC = {"AUC": "{auc:.3f}", "bound": "{auc_bound:.3f}"}
-_AUC_BETWEEN = {
-    "AUC, 95 %": "{auc:.3f} ({auc_low:.3f}, {auc_high:.3f})",
-    "bound": "{auc_bound:.3f}",
-}
-_FOUND = {"found": "{identified:.3f}", "bound": "{bound:.3f}"}
-_PSNR = "{psnr_mean:.1f} ({psnr_low:.1f}, {psnr_high:.1f})"
+_AUC = {"AUC": "{auc:.3f} ± {auc_sd:.3f}", "bound": "{auc_bound:.3f}"}
+_SHARE = "{identified:.3f} ± {identified_sd:.3f}"
+_FOUND = {"found": _SHARE, "bound": "{bound:.3f}"}
+_PSNR = "{psnr_mean:.1f} ± {psnr_mean_sd:.1f}"
 _EPSILON = {"epsilon": "{epsilon}"}
 _NEIGHBOURS = _EPSILON | {"neighbours": "{neighbours}"}
 
@@ -131,12 +130,12 @@ def table4_mnist(results: pathlib.Path) -> pd.DataFrame:
             "noise": "{privacy}",
             "m": "{unknown_clients}",
             "nu": "{noise_multiplier:.3g}",
-            "PSNR ↑, 95 %": _PSNR,
+            "PSNR ↑": _PSNR,
             "guessing": "{psnr_floor:.1f}",
             "by": "{reconstruction}",
             "SSIM ↑": "{ssim_mean:.2f}",
             "MS-SSIM ↑": "{ms_ssim_mean:.2f}",
-            "identified ↑": "{identified:.3f}",
+            "identified ↑": _SHARE,
             "bound": "{bound:.3f}",
             "epsilon": "{epsilon}",
             "paper's LPIPS": "{paper_lpips}",
@@ -160,7 +159,7 @@ def table4_found(results: pathlib.Path) -> pd.DataFrame:
     others = pd.concat(_others(results).values())
     others = others.sort_values("noise_multiplier", ascending=False)
     keys = {"data, model": "{data}", "nu": "nu = {noise_multiplier:.3g}"}
-    found = _cells(others, keys | {"share": "{identified:.3f}"})
+    found = _cells(others, keys | {"share": _SHARE})
     bound = _cells(others.assign(data="bound"), keys | {"share": "{bound:.3f}"})
     cells = pd.concat([found, bound]).drop_duplicates()
     wide = cells.pivot(index="data, model", columns="nu", values="share")
@@ -178,8 +177,8 @@ def table4_printed(results: pathlib.Path) -> pd.DataFrame:
         frame = frames[name].query("level == 0")
         for at, what, cell in (
             (theirs, "LPIPS, printed", "{paper_lpips}"),
-            (ours, "PSNR in dB, here", "{psnr_mean:.1f}"),
-            (ours, "found among 10, here", "{identified:.3f}"),
+            (ours, "PSNR in dB, here", _PSNR),
+            (ours, "found among 10, here", _SHARE),
         ):
             rows.append(_by_mode(frame, {"data": at, "": what}, cell))
     return pd.concat(rows)
@@ -205,8 +204,7 @@ def super_node(results: pathlib.Path) -> pd.DataFrame:
     """Digits as their own super-node sees them."""
     columns = {
         "who adds noise": "{privacy}",
-        "PSNR, dB": "{psnr_mean:.1f}",
-        "95 % interval of the mean": "{psnr_low:.1f}, {psnr_high:.1f}",
+        "PSNR, dB": _PSNR,
         "SSIM": "{ssim_mean:.2f}",
         "bound on finding it among 10": "{bound:.3f}",
     }
@@ -244,7 +242,7 @@ def membership_sampled(results: pathlib.Path) -> pd.DataFrame:
 def lira(results: pathlib.Path) -> pd.DataFrame:
     """The released model alone."""
     columns = _NOISE | {"probability": "{sampling_probability:g}"}
-    return _cells(_read(results, "lira"), columns | _AUC_BETWEEN | _NEIGHBOURS)
+    return _cells(_read(results, "lira"), columns | _AUC | _NEIGHBOURS)
 
 
 def systems(results: pathlib.Path) -> pd.DataFrame:
@@ -259,28 +257,32 @@ def systems(results: pathlib.Path) -> pd.DataFrame:
         "observer": "{party}",
         "nu": "{noise_multiplier:.3g}",
         "clip norm": "{clip_norm:.3f}",
-        "found (95 %)": "{identified:.3f} ({identified_low:.2f}, "
-        "{identified_high:.2f})",
+        "found": _SHARE,
         "bound": "{bound:.3f}",
     }
     return _cells(frame.dropna(subset="party"), columns | _NEIGHBOURS)
 
 
 def kinds(results: pathlib.Path) -> pd.DataFrame:
-    """What kind of client it is, after some rounds; over seeds."""
-    frame = _read(results, "property")
-    alike = [name for name in frame if name not in ("auc", "seed")]
-    area = frame.groupby(alike, sort=False, dropna=False)["auc"]
-    frame = area.agg(["mean", "std"]).reset_index()
+    """What kind of client it is, after some rounds."""
     columns = _OBSERVER | _NOISE | {"rounds": "{rounds}"}
-    columns |= {"AUC, mean ± sd": "{mean:.3f} ± {std:.3f}", "bound": _AUC["bound"]}
-    return _cells(frame, columns | _NEIGHBOURS)
+    return _cells(_read(results, "property"), columns | _AUC | _NEIGHBOURS)
 
 
 def update_difference(results: pathlib.Path) -> pd.DataFrame:
     """What kind of client it is, from successive models."""
     frame = _read(results, "update_difference")
-    return _cells(frame, _NOISE | _AUC_BETWEEN | _NEIGHBOURS)
+    return _cells(frame, _NOISE | _AUC | _NEIGHBOURS)
+
+
+def without_noise(results: pathlib.Path) -> pd.DataFrame:
+    """What reconstructions reach with no noise of anybody, or next to none."""
+    columns = {
+        **{"attack": "{attack}", "task": "{task}", "model": "{model}"},
+        **{"local steps": "{local_steps}", "nu": _NOISE["nu"]},
+        **{"victims": "{victims}", "PSNR": _PSNR, "guessing": "{psnr_floor:.1f}"},
+    }
+    return _cells(_read(results, "without_noise"), columns)
 
 
 def inversion(results: pathlib.Path) -> pd.DataFrame:
@@ -313,13 +315,14 @@ TABLES: dict[str, Callable[[pathlib.Path], pd.DataFrame]] = {
     "attacks/systems": systems,
     "attacks/property": kinds,
     "attacks/update_difference": update_difference,
+    "attacks/without_noise": without_noise,
     "benchmarks/inversion": inversion,
 }
 
 
 def _read(results: pathlib.Path, name: str) -> pd.DataFrame:
-    """A CSV of attacks, what is no number or is missing in a page's words."""
-    frame = pd.read_csv(results / "attacks" / f"{name}.csv")
+    """A CSV of attacks over seeds, what is missing or no number in a page's words."""
+    frame = over_seeds(results / "attacks" / f"{name}.csv")
     neighbours = frame["neighbours"].str.replace("_", " ")
     frame["neighbours"] = neighbours.where(frame["epsilon"].notna(), "")
     frame["epsilon"] = frame["epsilon"].map(_epsilon)
@@ -379,7 +382,8 @@ def _led(
         models_nu=nus["models_noise_multiplier"],
     )
     known = {"LDP, nu": "{nu}", "of models": "{models_nu}", **_FOUND, **_EPSILON}
-    unknown = {"HDP, others unknown": "{identified_others_unknown:.3f}"}
+    share = "{identified_others_unknown:.3f} ± {identified_others_unknown_sd:.3f}"
+    unknown = {"HDP, others unknown": share}
     rows = _cells(ldp, {**keys, **known})
     return rows.merge(_cells(hdp, {**keys, **unknown}), on=list(keys))
 

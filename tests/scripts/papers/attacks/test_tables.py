@@ -5,7 +5,8 @@ import shutil
 import pandas as pd
 import pytest
 
-from scripts.papers import attack_tables, result_tables
+from scripts.papers import result_tables
+from scripts.papers.attacks import tables as attack_tables
 
 ROWS = {
     "observers": (
