@@ -151,10 +151,12 @@ def shown(name: str) -> str:
     from scripts.papers.fl_top import tables
 
     made = attack_tables.TABLES | formula_tables.TABLES | tables.TABLES
-    if name in made:
-        return _plain(made[name](RESULTS))
-    path = RESULTS / f"{name}.csv"
-    return table(path) if path.exists() else NOT_RUN
+    try:
+        if name in made:
+            return _plain(made[name](RESULTS))
+        return table(RESULTS / f"{name}.csv")
+    except FileNotFoundError:
+        return NOT_RUN
 
 
 def embed(page: pathlib.Path) -> None:

@@ -34,7 +34,7 @@ class AttackJob(Job):
         """Whether the folder holds the rows of these very settings and seed."""
         try:
             self.rows()
-        except FileError:
+        except (OSError, FileError):
             return False
         return True
 
@@ -52,7 +52,8 @@ class AttackJob(Job):
         """What it reached, with `digest`, `git_commit` and `seed`.
 
         Raises:
-          FileError: If the folder does not hold all of that.
+          OSError: If the folder is not there.
+          FileError: If it does not hold all of that.
         """
         made = read_json(self.path / "config.json")
         rows = read_json(self.path / "rows.json")
