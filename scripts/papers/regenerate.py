@@ -7,8 +7,8 @@ A page's tables lie between marks that name their CSVs (`result_tables`), and wh
 text rests on besides is in the CSVs to which it links. A part of its paper's
 reproduce.py makes each, at the scale and with the seeds that the CSV has. These
 commands run, or resume, one after the other, and the page gets the tables of what they
-left; `--list` only prints them. What was never run is left out and named, as is what
-another page makes (the attacks'). Some pages take days, by their rounds' seconds.
+left; `--list` only prints them. What was never run is left out and named, as is what a
+benchmark makes. Some pages take days, by their rounds' seconds.
 """
 
 import os
@@ -17,6 +17,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterable
 
 from absl import flags
 
@@ -84,7 +85,7 @@ def main(words: list[str]) -> int:
             result_tables.embed(page)
     for name, command in found.items():
         if command is None:
-            print(f"left out, since never run or of another page: {name}")
+            print(f"left out, since never run or a benchmark's: {name}")
     for shown in failed:
         print(f"failed: python {shown}")
     return 1 if failed else 0
@@ -105,7 +106,7 @@ def command_of(name: str) -> list[str] | None:
       name: <paper>/<study>, as a page's marks have it.
 
     Returns:
-      None if there is no such CSV yet, or no paper's program makes it.
+      None if there is no such CSV yet, or none of the programs makes it.
 
     Raises:
       FileError: If the CSV is damaged.
@@ -114,6 +115,8 @@ def command_of(name: str) -> list[str] | None:
 
     if name == _HIERARCHY:
         return [f"{name}.py", f"--csv=docs/results/{name}.csv"]
+    if name.startswith("attacks/"):
+        return _of_attacks(name.removeprefix("attacks/"))
     # Beside what is printed stand the same runs, and a sweep's best are of it.
     name = name.removesuffix("_printed").removesuffix("_best")
     paper, _, study = name.partition("/")
@@ -128,8 +131,25 @@ def command_of(name: str) -> list[str] | None:
     for suffix, asked in _ASKED.items():
         if part.endswith(suffix):
             part, scale = part.removesuffix(suffix), asked
-    seeds = ",".join(str(int(seed)) for seed in sorted(frame["seed"].unique()))
-    return [program, f"--what={part}", scale, f"--seeds={seeds}"]
+    return [program, f"--what={part}", scale, _seeds(frame["seed"])]
+
+
+def _of_attacks(table: str) -> list[str] | None:
+    """What makes the CSVs that a table of attacks is of, if all are there."""
+    from scripts.papers import result_tables
+    from scripts.papers.attacks.commands import SEVERAL
+
+    parts = SEVERAL.get(table, [table])
+    paths = [result_tables.RESULTS / "attacks" / f"{part}.csv" for part in parts]
+    if not all(path.exists() for path in paths):
+        return None
+    seeds = [seed for path in paths for seed in result_tables.read(path)["seed"]]
+    what = f"--what={','.join(parts)}"
+    return ["scripts/papers/attacks/reproduce.py", what, _seeds(seeds)]
+
+
+def _seeds(seeds: Iterable[float]) -> str:
+    return "--seeds=" + ",".join(map(str, sorted({int(seed) for seed in seeds})))
 
 
 if __name__ == "__main__":

@@ -325,6 +325,7 @@ def test_no_other_plan_keeps_the_promises_with_less_noise(given_federation, chan
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 @settings(max_examples=500, deadline=None)
 @given(federations(), st.randoms(use_true_random=False))
 def test_no_other_plan_of_many_keeps_them_with_less_noise(given_federation, chance):

@@ -41,6 +41,19 @@ def _of(shared: Settings, *own: Settings) -> list[Settings]:
     return [{**shared, **each} for each in own]
 
 
+_OTHER_DATA = (
+    *("table4_fashion_mnist", "table4_digits", "table4_cifar10", "table4_cifar100"),
+    "table4_cifar10_lenet",
+)
+# The CSVs that a table of the page is made of, where it is not the one of its name.
+SEVERAL: dict[str, Sequence[str]] = {
+    "table4_others": _OTHER_DATA,
+    "table4_found": _OTHER_DATA,
+    "table4_printed": ("table4_mnist", *_OTHER_DATA),
+    "conclusions": ("table4_mnist", *_OTHER_DATA),
+    "rotation": ("rotation_ldp", "rotation_hdp"),
+    "rotation_leaders": ("rotation_ldp", "rotation_hdp"),
+}
 # By the CSV's name; an attack may give several rows.
 CSVS: dict[str, Sequence[Settings]] = {
     "observers": [{"attack": "observers", **_MNIST}],

@@ -6,11 +6,12 @@ import pathlib
 import pytest
 
 from scripts.papers import regenerate, result_tables
+from scripts.papers.attacks.commands import CSVS
 
 ROOT = result_tables.ROOT
 # What hdp/reproduce.py computes without training.
 FORMULAS = ("table1", "table3", "others", "levels", "compare", "table2")
-PAGES = ("hdp", "hfl_dp", "gfl", "fl_top", "udp_hypernet", "comparison")
+PAGES = ("hdp", "hfl_dp", "gfl", "fl_top", "udp_hypernet", "comparison", "attacks")
 NAMES = [
     name for page in PAGES for name in regenerate.shown_in(ROOT / "docs" / f"{page}.md")
 ]
@@ -32,10 +33,16 @@ def test_a_tables_command_writes_its_csv(name):
     command = regenerate.command_of(name)
     path = ROOT / "docs" / "results" / f"{name.removesuffix('_printed')}.csv"
     if command is None:
-        assert not path.exists() or name.startswith(("attacks/", "benchmarks/"))
+        assert not path.exists() or name.startswith("benchmarks/")
         return
     program, *given = command
     asked = dict(flag.split("=") for flag in given)
+    if name.startswith("attacks/"):
+        parts = asked["--what"].split(",")
+        assert {*parts} <= {*CSVS} and (parts == [path.stem] or len(parts) > 1)
+        seeds = [result_tables.read(path.with_name(f"{p}.csv"))["seed"] for p in parts]
+        assert {*map(int, asked["--seeds"].split(","))} == set().union(*seeds)
+        return
     if "--seeds" in asked:
         paper = pathlib.Path(program).parent.name
         study = studies_of(paper, asked["--what"], asked)
