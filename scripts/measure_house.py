@@ -49,7 +49,6 @@ SYSTEMS = {
     ),
 }
 LOOP = ("simulation.experiment", "simulation.binary")
-_VALUE = "a party's noise, as one value"
 # What a thing is called in code, then and now; `a.b` is attribute b of an `a`. Rooms
 # that carry whatever they are given use some of these words for something else.
 WALKS: dict[str, tuple[str, ...]] = {
@@ -59,8 +58,7 @@ WALKS: dict[str, tuple[str, ...]] = {
         *("server_noise_multiplier", "node_noise_multipliers"),
         *("client_stddev", "node_stddevs", "discrete_stddevs", "least_discrete_noise"),
         *("noise_std", "stddev"),
-    ),
-    _VALUE: (
+        # As one value with its sensitivity.
         *("PartyNoise", "client_noise", "zone_noise", "level.noise", "server_noise"),
         *("node_noise", "noise_by_field", "most_noise"),
     ),
@@ -81,7 +79,6 @@ BEFORE = {
     "FL-TOP: run": "92",
     "UDP-Alg: run": "79",
     "noise multiplier": "25, under 8 names",
-    _VALUE: "none",
     "client's data": "13, under 4 names",
     "clip norm": "10, under 2 names",
     "lines": "24,437 in 162",
@@ -281,17 +278,12 @@ def walks(house: House) -> dict[str, dict[str, set[str]]]:
     """The files through which a thing passes when HDP is run, and its names there."""
     entry = house.entry("HDP")
     run = house.closure([entry[1], *LOOP]) if entry else set()
-    things = dict(WALKS)
-    if "privacy.planned_noise" not in house.files:
-        # Those names were the multipliers' then.
-        things = {thing: names for thing, names in WALKS.items() if thing != _VALUE}
-        things["noise multiplier"] += WALKS[_VALUE]
     return {
         thing: house.walk(
             names,
             (name for name in run if not name.startswith(CARRIERS.get(thing, ()))),
         )
-        for thing, names in things.items()
+        for thing, names in WALKS.items()
     }
 
 

@@ -72,7 +72,7 @@ def _shown(name: str, value: object) -> str:
 
 def main(words: list[str]) -> int:
     """Draws the studies named."""
-    from scripts.papers.result_tables import RESULTS, ROOT, read
+    from scripts.papers.result_files import RESULTS, ROOT, read
 
     for name in words:
         path = RESULTS / f"{name}.csv"

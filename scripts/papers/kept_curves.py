@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from scripts.papers.result_tables import read
+from scripts.papers.result_files import read
 from scripts.parts.sweep_job import Job
 from tff_hdp.errors import FileError
 from tff_hdp.files import alone_in, write_text

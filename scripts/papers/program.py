@@ -134,7 +134,7 @@ def results_folder(
       paper: As given to `run`.
       own: Likewise.
     """
-    from scripts.papers.result_tables import RESULTS
+    from scripts.papers.result_files import RESULTS
 
     elsewhere = given.keys() <= {"out", *_ELSEWHERE}
     own = own or flags.FLAGS.scale == "tiny" or not elsewhere
@@ -183,7 +183,7 @@ def write_accounts(
     Raises:
       ArgumentError: If a flag is given that would do nothing.
     """
-    from scripts.papers import presets, result_tables
+    from scripts.papers import presets, result_files, result_tables
     from tff_hdp.files import write_text
 
     if alone:
@@ -196,7 +196,7 @@ def write_accounts(
     folder = given.pop("out", None)
     changes = {k: v for k, v in given.items() if k not in _ELSEWHERE}
     if folder is None and not changes:
-        folder = result_tables.RESULTS
+        folder = result_files.RESULTS
     for name, make in tables.items():
         content = make(**changes).to_csv(index=False, float_format="%.4g")
         print(f"{name}\n{result_tables.table(io.StringIO(content))}\n{notes[name]}")

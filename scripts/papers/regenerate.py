@@ -49,7 +49,7 @@ def define_flags() -> None:
 
 def main(words: list[str]) -> int:
     """Runs what the pages need, or prints it."""
-    from scripts.papers import result_tables
+    from scripts.papers import result_files, result_tables
 
     asked = flags.FLAGS
     pages = list(map(pathlib.Path, words))
@@ -74,7 +74,7 @@ def main(words: list[str]) -> int:
         if not asked.list:
             done = subprocess.run(
                 [sys.executable, *command],
-                cwd=result_tables.ROOT,
+                cwd=result_files.ROOT,
                 env=os.environ | own,
                 check=False,
             )
@@ -111,7 +111,7 @@ def command_of(name: str) -> list[str] | None:
     Raises:
       FileError: If the CSV is damaged.
     """
-    from scripts.papers import result_tables
+    from scripts.papers import result_files
 
     if name == _HIERARCHY:
         return [f"{name}.py", f"--csv=docs/results/{name}.csv"]
@@ -121,10 +121,10 @@ def command_of(name: str) -> list[str] | None:
     name = name.removesuffix("_printed").removesuffix("_best")
     paper, _, study = name.partition("/")
     program = f"scripts/papers/{paper}/reproduce.py"
-    path = result_tables.RESULTS / f"{name}.csv"
-    if not (result_tables.ROOT / program).exists() or not path.exists():
+    path = result_files.RESULTS / f"{name}.csv"
+    if not (result_files.ROOT / program).exists() or not path.exists():
         return None
-    frame = result_tables.read(path)
+    frame = result_files.read(path)
     part, scale = _PARTS.get(name, study), "--scale=full"
     if "seed" not in frame:
         return [program, f"--what={part}"]
@@ -136,14 +136,14 @@ def command_of(name: str) -> list[str] | None:
 
 def _of_attacks(table: str) -> list[str] | None:
     """What makes the CSVs that a table of attacks is of, if all are there."""
-    from scripts.papers import result_tables
+    from scripts.papers import result_files
     from scripts.papers.attacks.commands import SEVERAL
 
     parts = SEVERAL.get(table, [table])
-    paths = [result_tables.RESULTS / "attacks" / f"{part}.csv" for part in parts]
+    paths = [result_files.RESULTS / "attacks" / f"{part}.csv" for part in parts]
     if not all(path.exists() for path in paths):
         return None
-    seeds = [seed for path in paths for seed in result_tables.read(path)["seed"]]
+    seeds = [seed for path in paths for seed in result_files.read(path)["seed"]]
     what = f"--what={','.join(parts)}"
     return ["scripts/papers/attacks/reproduce.py", what, _seeds(seeds)]
 

@@ -6,7 +6,6 @@ A table lies between its page's markers `<!-- results <paper>/<study> -->` and
     python -m scripts.papers.result_tables docs/benchmarks.md
 """
 
-import io
 import math
 import pathlib
 import re
@@ -16,13 +15,12 @@ from typing import Any, TextIO
 
 import pandas as pd
 
+from scripts.papers.result_files import RESULTS, read
 from tff_hdp import cli
-from tff_hdp.errors import ArgumentError, FileError
+from tff_hdp.errors import ArgumentError
 from tff_hdp.files import write_text
 from tff_hdp.privacy.table import legend, numbered, rests_on
 
-ROOT = pathlib.Path(__file__).parents[2]
-RESULTS = ROOT / "docs" / "results"
 _NAMES = {
     "super_node": "own super-node",
     "released_model": "released model",
@@ -42,26 +40,6 @@ _SHARES = {"auroc", "loss", "hospital"} | {
         *("own_", "lost_", "cloud_"),
     )
 }
-
-
-def read(source: pathlib.Path | TextIO, dtype: Any = None) -> pd.DataFrame:
-    """A study's CSV.
-
-    Args:
-      source: Where it is.
-      dtype: See `pandas.read_csv`.
-
-    Raises:
-      FileError: If it is no CSV, or the last line is not whole.
-    """
-    try:
-        text = source.read_text() if isinstance(source, pathlib.Path) else source.read()
-        found = pd.read_csv(io.StringIO(text), dtype=dtype)
-    except ValueError as error:  # pandas' own are such
-        raise FileError(str(source), f"is no CSV: {error}") from error
-    if not text.endswith("\n"):
-        raise FileError(str(source), "ends within a line")
-    return found
 
 
 def table(source: pathlib.Path | TextIO) -> str:
@@ -151,12 +129,10 @@ def shown(name: str) -> str:
     from scripts.papers.fl_top import tables
 
     made = attack_tables.TABLES | formula_tables.TABLES | tables.TABLES
-    try:
-        if name in made:
-            return _plain(made[name](RESULTS))
-        return table(RESULTS / f"{name}.csv")
-    except FileNotFoundError:
-        return NOT_RUN
+    if name in made:
+        return _plain(made[name](RESULTS))
+    path = RESULTS / f"{name}.csv"
+    return table(path) if path.exists() else NOT_RUN
 
 
 def embed(page: pathlib.Path) -> None:

@@ -15,7 +15,8 @@ import pandas as pd
 
 from scripts.papers import ends, presets
 from scripts.papers.kept_curves import Run, keep
-from scripts.papers.result_tables import RESULTS, ROOT, embed, read, table
+from scripts.papers.result_files import RESULTS, ROOT, read
+from scripts.papers.result_tables import embed, table
 from scripts.parts import sweep_runs, sweep_tables
 from scripts.parts.sweep_job import Job
 from tff_hdp import systems

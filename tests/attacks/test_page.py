@@ -6,12 +6,12 @@ import re
 
 import pytest
 
-from scripts.papers import result_tables
+from scripts.papers import result_files, result_tables
 from scripts.papers.attacks import tables as attack_tables
 from tff_hdp.attacks.vantage import Vantage
 from tff_hdp.privacy import Clipping, FullParticipation, configurations
 
-PAGE = result_tables.ROOT / "docs" / "attacks.md"
+PAGE = result_files.ROOT / "docs" / "attacks.md"
 TABLE = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 # Shares, decibels and epsilons.

@@ -11,6 +11,7 @@ from tff_hdp.attacks.attacker import Attacker
 from tff_hdp.attacks.config import AttackConfig
 from tff_hdp.attacks.property import property_inference
 from tff_hdp.errors import ArgumentError, FileError
+from tff_hdp.simulation import record
 
 pytestmark = pytest.mark.usefixtures("loaded_once")
 
@@ -72,6 +73,17 @@ def test_an_attack_that_ended_while_it_wrote_is_run_again(tmp_path):
         run.open_folder(dataclasses.replace(config, seed=1))
     run.write(config, [{"found": 2}])
     assert json.loads((tmp_path / "rows.json").read_text()) == [{"found": 2}]
+
+
+def test_rows_name_the_commit_that_was_there_when_the_attack_began(tmp_path):
+    record.git_commit.cache_clear()
+    config = AttackConfig(out=str(tmp_path))
+    run.open_folder(config)
+    assert record.git_commit.cache_info().misses == 1
+    run.write(config, [{"found": 1}])
+    assert record.git_commit.cache_info().misses == 1
+    made = json.loads((tmp_path / "config.json").read_text())
+    assert made["git_commit"] == record.git_commit()
 
 
 @pytest.mark.parametrize("left", ["", "[]", "1", "{"])

@@ -7,7 +7,7 @@ from scipy import integrate, stats
 
 from scripts.papers.hdp import tables
 from tff_hdp.errors import ArgumentError
-from tff_hdp.privacy import account, paper
+from tff_hdp.privacy import NoisePlan, PoissonSampling, account, paper
 from tff_hdp.privacy.divergences import gaussian_delta, gaussian_epsilon
 from tff_hdp.systems.fl_top import plan as fl_top_dp
 from tff_hdp.systems.gfl import plan as gfl
@@ -71,6 +71,20 @@ def test_table_i_has_every_configuration_and_kind():
     assert by_name["C3"] == pytest.approx(
         epsilon * (1 / math.sqrt(50) + 1 / math.sqrt(5))
     )
+
+
+@pytest.mark.parametrize(
+    ("noises", "reached"), [((1.0, 2.0), False), ((1.0, 0.0), True), ((1.0, 1.0), True)]
+)
+def test_zones_whose_noises_differ_have_no_formula(noises, reached):
+    """The paper's knows of one epsilon of super-nodes alone."""
+    plan = NoisePlan(
+        zone_sizes=(10, 10),
+        sampling=PoissonSampling((0.2, 0.2)),
+        zone_noise_multipliers=noises,
+    )
+    epsilon = paper.paper_epsilon(plan, 10, "aggregator", "hdp", 0, 1e-5)
+    assert (epsilon is not None) == reached
 
 
 @pytest.mark.parametrize("z", [0.05, 0.5, 1.0, 7.0, 300.0])

@@ -1,5 +1,8 @@
 """What a plan says of its nodes and of their noise."""
 
+import dataclasses
+import math
+
 import pytest
 
 from tff_hdp.errors import ArgumentError
@@ -67,6 +70,23 @@ def test_the_sums_share_and_the_counts_make_up_what_the_server_shows():
     assert 0.0 < adaptive.share_of_sum < 1.0
     much = plan(clipping=Clipping(kind="adaptive"), server_noise_multiplier=2 * count)
     assert much.share_of_sum == 0.0
+
+
+@pytest.mark.parametrize("clients", [9, 157, 277, 314])
+def test_a_sum_that_may_show_anything_has_a_share(clients):
+    """At an ulp less than the count's; it was 0 there, by which z was divided."""
+    adaptive = NoisePlan(
+        zone_sizes=(clients,),
+        sampling=FullParticipation(),
+        clipping=Clipping(kind="adaptive"),
+        server_noise_multiplier=clients / 10,
+    )
+    least = 2 * adaptive.count_stddev
+    below = dataclasses.replace(
+        adaptive, server_noise_multiplier=math.nextafter(least, 0.0)
+    )
+    assert below.share_of_sum > 0.0
+    assert (adaptive.share_of_sum > 0.0) == (clients / 10 < least)
 
 
 def test_numbers_are_drawn_by_clients_nodes_and_who_passes_sums_on():

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tff_hdp.errors import TooLittleNoiseError
+from tff_hdp.errors import ArgumentError, TooLittleNoiseError
 from tff_hdp.privacy import Clipping, FullParticipation, Level, NoisePlan
 from tff_hdp.privacy.planned_noise import PartyNoise
 
@@ -98,6 +98,14 @@ def test_a_client_that_carries_noise_may_add_the_most(clients):
 def test_other_noise_is_all_that_changes(changed, fields):
     assert changed == dataclasses.replace(PLAN, **fields)
     assert changed != PLAN
+
+
+@pytest.mark.parametrize("level", [-1, 0, 4])
+def test_a_level_without_nodes_has_no_noise(level):
+    """Level 0 was the server's, and -1 that of the level beneath it."""
+    for ask in (PLAN.nodes_at, lambda at: PLAN.with_noise_at(at, 0, 7.0)):
+        with pytest.raises(ArgumentError, match=f"level is {level}; allowed: 1..3"):
+            ask(level)
 
 
 def test_what_is_known_of_noise_is_of_the_plan_that_is_asked():

@@ -333,7 +333,7 @@ def void_unless(delivered: tf.Tensor, event: Any) -> Any:
 
 def _adaptive_query(plan: NoisePlan) -> tfp.DPQuery:
     """Splits z between update and clipped count, see `NoisePlan.share_of_sum`."""
-    count_stddev, z = plan.count_stddev, plan.server_noise_multiplier
+    count_stddev, z = plan.count_stddev, plan.server_noise.noise_multiplier
     if z >= 2 * count_stddev:
         raise ArgumentError(
             "server_noise_multiplier",

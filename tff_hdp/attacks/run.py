@@ -82,6 +82,8 @@ def open_folder(config: AttackConfig) -> pathlib.Path:
     """
     folder = pathlib.Path(config.out)
     folder.mkdir(parents=True, exist_ok=True)
+    # Kept for `write`: what is checked out may be another when the attack ends.
+    git_commit()
     record = folder / "config.json"
     if not record.exists():
         return folder

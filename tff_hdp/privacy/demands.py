@@ -137,8 +137,8 @@ class Demand:
         # Of a secure sum over zones the observer sees nothing else.
         summed = base.secure_server and federation.threat.sums_over(base.num_zones)
         self._is_summed = promise.observer == "aggregator" and summed
-        # Whose noise is for it.
-        self._noising_level = 1 if self._is_summed else level - 1
+        # Whose noise is for it: with a secure sum over zones the server's level is 2.
+        self._noising_level = level - 1
         run = AccountedRound(base, federation.threat)
         seen = view(run, promise.observer, level, zones[0], False)
         self.sees_nothing = seen.sees_nothing

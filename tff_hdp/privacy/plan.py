@@ -127,8 +127,9 @@ class NoisePlan(PlannedNoise):
         unclipped updates, to which a client adds -1/2 or 1/2, together (Andrew et al.
         2021, Theorem 1): z^-2 is the sum of both. 0 if the count shows as much alone.
         """
-        of_count = self.server_noise.variance(0.5 / self.count_stddev)
-        return max(0.0, 1.0 - of_count)
+        # Exactly 1 at twice the count's, and less where z is an ulp less.
+        of_count = self.server_noise.noise_multiplier / (2.0 * self.count_stddev)
+        return max(0.0, (1.0 - of_count) * (1.0 + of_count))
 
     @property
     def relative_step(self) -> float:

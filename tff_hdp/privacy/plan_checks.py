@@ -1,4 +1,4 @@
-"""What a noise plan may hold: every field in range, and none against another."""
+"""What a noise plan may hold besides its zones and noise, and what not together."""
 
 import math
 from typing import TYPE_CHECKING
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def check_plan(plan: "NoisePlan") -> None:
-    """Checks a new plan, and puts its fields into the types that they are kept in.
+    """Checks a new plan, but for `PlannedNoise`, and puts fields into their types.
 
     Raises:
       ArgumentError: If a field is out of range, or two contradict each other.

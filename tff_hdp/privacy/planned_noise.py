@@ -50,7 +50,8 @@ class PartyNoise:
 
     Attributes:
       noise_multiplier: z, its standard deviation in units of the sensitivity.
-      sensitivity: S, the L2 distance by which one client can move the value.
+      sensitivity: S, the L2 distance by which one client can move the value; that of
+        the first round where clipping is adaptive.
     """
 
     noise_multiplier: float
@@ -189,9 +190,8 @@ class PlannedNoise:
         Raises:
           ArgumentError: If there are no nodes at such a level.
         """
-        server = self.server_level
-        require(1 <= level <= server, "level", level, f"1..{server}, which have nodes")
-        if level == server:
+        self._check_level(level)
+        if level == self.server_level:
             return [0] * self.num_zones
         nodes = list(range(self.num_zones))
         for upper in self.upper_levels[: level - 1]:
@@ -206,6 +206,10 @@ class PlannedNoise:
         """
         nodes = self.nodes_at(level)
         return [j for j, node in enumerate(nodes) if node == nodes[zone]]
+
+    def _check_level(self, level: int) -> None:
+        server = self.server_level
+        require(1 <= level <= server, "level", level, f"1..{server}, which have nodes")
 
     # Every party's noise --------------------------------------------------------
 
@@ -227,10 +231,10 @@ class PlannedNoise:
         """What each zone's super-node adds to a value of sensitivity S."""
         return self.node_noise[0]
 
-    @functools.cached_property
+    @property
     def server_noise(self) -> PartyNoise:
         """What the server adds to a value of sensitivity S."""
-        return self._noise(self.server_noise_multiplier)
+        return self.node_noise[-1][0]
 
     def _noise(self, z: float) -> PartyNoise:
         return PartyNoise(z, self.clipping.clip_norm)
@@ -303,7 +307,12 @@ class PlannedNoise:
         )
 
     def with_noise_at(self, level: int, node: int, z: float) -> Self:
-        """The same where one node's multiplier is `z`; super-nodes' level is 1."""
+        """The same where one node's multiplier is `z`; super-nodes' level is 1.
+
+        Raises:
+          ArgumentError: If there are no nodes at such a level, or `z` is no multiplier.
+        """
+        self._check_level(level)
         noise = [[own.noise_multiplier for own in nodes] for nodes in self.node_noise]
         noise[level - 1][node] = z
         return self.with_node_noise(noise)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from scripts.papers.attacks.commands import CSVS, Settings
-from scripts.papers.result_tables import ROOT
+from scripts.papers.result_files import ROOT
 from scripts.parts.sweep_job import Job
 from scripts.parts.sweep_runs import folder_name
 from tff_hdp.attacks.config import AttackConfig
@@ -18,6 +18,7 @@ from tff_hdp.reading import read_json
 
 # What the rows are the same with, or differ by the seed alone.
 _NOWHERE = ("out", "figure", "format", "data_dir", "seed")
+_DEFAULTS = {field.name: field.default for field in dataclasses.fields(AttackConfig)}
 
 
 class AttackJob(Job):
@@ -25,8 +26,12 @@ class AttackJob(Job):
 
     @property
     def digest(self) -> str:
-        """Tells settings apart, whatever the seed and where rows are left."""
-        text = json.dumps(self._asked(), sort_keys=True)
+        """Tells settings apart, whatever the seed and where rows are left.
+
+        A setting at its default does not count, so that new ones change no digest.
+        """
+        asked = {k: v for k, v in self._asked().items() if v != _DEFAULTS[k]}
+        text = json.dumps(asked, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     @property
@@ -60,7 +65,9 @@ class AttackJob(Job):
         known = isinstance(made, dict) and made.get("git_commit")
         whole = isinstance(rows, list) and bool(rows)
         asked = {**self._asked(), "seed": self.config.seed}
-        same = known and all(made.get(name) == value for name, value in asked.items())
+        same = known and all(
+            made.get(name, _DEFAULTS[name]) == value for name, value in asked.items()
+        )
         if not (same and whole):
             raise FileError(self.path, "does not hold this attack's rows")
         of_run = {

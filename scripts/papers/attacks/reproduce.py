@@ -29,7 +29,7 @@ def define_flags() -> None:
 
 def main() -> int:
     """Runs the attacks asked for and writes what they reached."""
-    from scripts.papers import result_tables
+    from scripts.papers import result_files, result_tables
     from scripts.papers.attacks import job, rows
     from scripts.parts.sweep_runs import run_jobs
 
@@ -42,10 +42,10 @@ def main() -> int:
     finally:
         # Also where somebody lost patience.
         for name, each in jobs.items():
-            if path := rows.write(name, each, result_tables.RESULTS):
+            if path := rows.write(name, each, result_files.RESULTS):
                 print(path)
         for page in ("attacks.md", "hdp.md"):
-            result_tables.embed(result_tables.ROOT / "docs" / page)
+            result_tables.embed(result_files.ROOT / "docs" / page)
     return 1 if failed else 0
 
 

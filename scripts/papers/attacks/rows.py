@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from scripts.papers.attacks.job import AttackJob, told_apart
-from scripts.papers.result_tables import read
+from scripts.papers.result_files import read
 from tff_hdp.errors import FileError
 from tff_hdp.files import alone_in, write_text
 
@@ -75,7 +75,9 @@ def over_seeds(path: pathlib.Path) -> pd.DataFrame:
     numbers = frame[measured].select_dtypes("number").columns
     found = of_row[own].first()
     for name in measured.difference(numbers):
-        found[name] = of_row[name].agg(lambda each: "/".join(sorted(set(each))))
+        found[name] = of_row[name].agg(
+            lambda each: "/".join(sorted(set(map(str, each))))
+        )
     mean, sd = of_row[list(numbers)].mean(), of_row[list(numbers)].std()
     return found.join(mean).join(sd.add_suffix("_sd")).assign(seeds=of_row.size())
 

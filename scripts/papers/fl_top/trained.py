@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from scripts.papers.fl_top import tables
-from scripts.papers.result_tables import RESULTS, read
+from scripts.papers.result_files import RESULTS, read
 from scripts.papers.studies import Line, Study
 from tff_hdp.errors import ArgumentError, require
 from tff_hdp.simulation.config import RunConfig

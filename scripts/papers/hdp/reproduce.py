@@ -69,7 +69,7 @@ def main() -> int:
     """Writes and prints the parts asked for."""
     asked = flags.FLAGS
     # Before anything is written: it may be that the clone is not on the path.
-    from scripts.papers import program, result_tables
+    from scripts.papers import program, result_files
 
     parts = list(dict.fromkeys(p for w in asked.what for p in GROUPS.get(w, (w,))))
     trained = [part for part in parts if part in TRAINED]
@@ -80,7 +80,7 @@ def main() -> int:
 
     folder = pathlib.Path(asked.out)
     folder.mkdir(parents=True, exist_ok=True)
-    results = None if asked["out"].present else result_tables.RESULTS / "hdp"
+    results = None if asked["out"].present else result_files.RESULTS / "hdp"
     for part in parts:
         if part not in TRAINED:
             write(part, folder, results)

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from scripts.papers import ends, result_tables
+from scripts.papers import ends, result_files
 
 
 @pytest.fixture
@@ -78,12 +78,12 @@ def test_what_is_no_study_is_refused(run_program, name):
     assert f"STUDY is {name}" in found.stderr
 
 
-PICTURES = sorted((result_tables.ROOT / "docs" / "figures").glob("*_ends.png"))
+PICTURES = sorted((result_files.ROOT / "docs" / "figures").glob("*_ends.png"))
 
 
 @pytest.mark.parametrize("path", PICTURES, ids=lambda path: path.stem)
 def test_a_picture_is_of_a_study_of_today(path):
     studies = {
-        f"{csv.parent.name}_{csv.stem}" for csv in result_tables.RESULTS.glob("*/*.csv")
+        f"{csv.parent.name}_{csv.stem}" for csv in result_files.RESULTS.glob("*/*.csv")
     }
     assert path.stem.removesuffix("_ends") in studies

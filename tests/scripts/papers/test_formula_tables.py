@@ -2,7 +2,7 @@
 
 import pytest
 
-from scripts.papers import formula_tables, result_tables
+from scripts.papers import formula_tables, result_files, result_tables
 
 ROWS = {
     # What the paper prints, and Gaussians of z = 1 and sqrt(10) sampled at .2.
@@ -44,6 +44,6 @@ def test_rows_are_those_of_the_csv(name):
 @pytest.mark.parametrize("name", ("protocols/sums", "protocols/elections"))
 def test_costs_are_of_rounds_without_drop_outs(name):
     """Each k, s and protocol once."""
-    frame = formula_tables.TABLES[name](result_tables.RESULTS)
+    frame = formula_tables.TABLES[name](result_files.RESULTS)
     keys = [key for key in ("k", "s", "protocol") if key in frame]
     assert len(frame) >= 8 and not frame.duplicated(keys).any()

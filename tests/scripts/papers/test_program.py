@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from scripts.papers import result_tables
+from scripts.papers import result_files
 
 # Runs a program whose studies say what they were asked instead of training.
 CODE = """
@@ -107,7 +107,7 @@ def test_an_account_goes_where_it_is_asked_to(
 ):
     """And is the docs' to the last digit, whenever and wherever it is made again."""
     program = f"scripts/papers/{paper}/reproduce.py"
-    committed = {name: result_tables.RESULTS / paper / f"{name}.csv" for name in names}
+    committed = {name: result_files.RESULTS / paper / f"{name}.csv" for name in names}
     written = {name: path.stat().st_mtime_ns for name, path in committed.items()}
     result = run_program(program, "--what=account", f"--out={tmp_path}")
     assert result.returncode == 0, result.stderr
@@ -139,7 +139,7 @@ def test_flags_of_trainings_are_refused_where_nothing_is_trained(
 
 
 def test_an_account_of_ones_own_setting_is_not_the_docs(run_program):
-    path = result_tables.RESULTS / "udp_alg" / "account.csv"
+    path = result_files.RESULTS / "udp_alg" / "account.csv"
     written = path.stat().st_mtime_ns
     program = "scripts/papers/udp_alg/reproduce.py"
     result = run_program(program, "--what=account", "--rounds=3", "--delta=1e-4")

@@ -5,10 +5,10 @@ import pathlib
 
 import pytest
 
-from scripts.papers import regenerate, result_tables
+from scripts.papers import regenerate, result_files
 from scripts.papers.attacks.commands import CSVS
 
-ROOT = result_tables.ROOT
+ROOT = result_files.ROOT
 # What hdp/reproduce.py computes without training.
 FORMULAS = ("table1", "table3", "others", "levels", "compare", "table2")
 PAGES = ("hdp", "hfl_dp", "gfl", "fl_top", "udp_hypernet", "comparison", "attacks")
@@ -40,16 +40,16 @@ def test_a_tables_command_writes_its_csv(name):
     if name.startswith("attacks/"):
         parts = asked["--what"].split(",")
         assert {*parts} <= {*CSVS} and (parts == [path.stem] or len(parts) > 1)
-        seeds = [result_tables.read(path.with_name(f"{p}.csv"))["seed"] for p in parts]
+        seeds = [result_files.read(path.with_name(f"{p}.csv"))["seed"] for p in parts]
         assert {*map(int, asked["--seeds"].split(","))} == set().union(*seeds)
         return
     if "--seeds" in asked:
         paper = pathlib.Path(program).parent.name
         study = studies_of(paper, asked["--what"], asked)
         beside = [f"{study.name}_{name}.csv" for name in study.derived]
-        left = [study.csv(result_tables.RESULTS).name, *beside]
+        left = [study.csv(result_files.RESULTS).name, *beside]
         assert path.name in left
-        seeds = result_tables.read(study.csv(result_tables.RESULTS))["seed"]
+        seeds = result_files.read(study.csv(result_files.RESULTS))["seed"]
         assert {*map(int, asked["--seeds"].split(","))} == {*seeds}
     else:
         assert (ROOT / program).is_file()

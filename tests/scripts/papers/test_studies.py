@@ -9,7 +9,7 @@ import re
 import pandas as pd
 import pytest
 
-from scripts.papers import result_tables, studies
+from scripts.papers import result_files, result_tables, studies
 from scripts.papers.comparison import trained as comparison
 from scripts.papers.fl_top import trained as fl_top
 from scripts.papers.gfl import trained as gfl
@@ -95,7 +95,7 @@ def test_every_line_is_a_run_of_its_own(paper, scale, name, tmp_path):
 def test_every_row_in_the_docs_is_of_settings_that_the_command_has(paper, scale, name):
     """By the digest; what the commands run has not been changed since."""
     for study in computed(paper, scale, name):
-        if study.csv(result_tables.RESULTS).exists():
+        if study.csv(result_files.RESULTS).exists():
             assert_rows_are_of(study)
 
 
@@ -115,7 +115,7 @@ def computed(paper, scale, name):
 
 
 def assert_rows_are_of(study):
-    path = study.csv(result_tables.RESULTS)
+    path = study.csv(result_files.RESULTS)
     known = {job.digest for job in study.jobs([0], pathlib.Path("runs"), {})}
     rows = pd.read_csv(path, dtype={"digest": str})
     assert len(rows) and set(rows["digest"]) <= known, path
@@ -125,25 +125,25 @@ def test_every_csv_of_runs_is_looked_at():
     known = [study for each in EVERY for study in computed(*each)]
     known += COMPARED.values()
     papers = [*STUDIES, "comparison"]
-    folders = [result_tables.RESULTS / paper for paper in papers]
+    folders = [result_files.RESULTS / paper for paper in papers]
     # Curves lie in folders of their own.
     there = [path for folder in folders for path in folder.glob("*.csv")]
-    of_runs = {path for path in there if "digest" in result_tables.read(path)}
+    of_runs = {path for path in there if "digest" in result_files.read(path)}
     assert len(of_runs) > 40
-    assert of_runs <= {study.csv(result_tables.RESULTS) for study in known}
+    assert of_runs <= {study.csv(result_files.RESULTS) for study in known}
 
 
 @pytest.mark.parametrize("paper", STUDIES)
 def test_rows_that_no_run_replaces_stay_as_they_are(paper, tmp_path, monkeypatch):
     for scale, name in (each[1:] for each in EVERY if each[0] == paper):
         study = STUDIES[paper](scale)[name]
-        if not (there := study.csv(result_tables.RESULTS)).exists():
+        if not (there := study.csv(result_files.RESULTS)).exists():
             continue
         path = study.csv(tmp_path)
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(there.read_bytes())
         label = study.lines[0].label
-        new = result_tables.read(there)[-1:].astype(dict.fromkeys(label, object))
+        new = result_files.read(there)[-1:].astype(dict.fromkeys(label, object))
         new = new.drop(columns=list(studies._FRONT), **ANYHOW)
         new = new.assign(**label, seed=99)
         monkeypatch.setattr(studies.Study, "_measured", lambda *_, new=new: new)

@@ -6,12 +6,12 @@ import json
 import pandas as pd
 import pytest
 
-from scripts.papers import result_tables
+from scripts.papers import result_files
 from scripts.papers.attacks import commands, job, rows
 from tff_hdp.attacks import run
 from tff_hdp.errors import FileError
 
-ATTACKS = result_tables.RESULTS / "attacks"
+ATTACKS = result_files.RESULTS / "attacks"
 NAME = "update_difference"  # of two attacks
 
 
@@ -28,7 +28,7 @@ def made(folder, seeds, **columns):
 def test_a_csv_is_of_these_very_attacks(name):
     """A command that was changed has no rows; a row has the commit that made it."""
     jobs = job.jobs_of(name, [0], ATTACKS)
-    found = result_tables.read(ATTACKS / f"{name}.csv", {"digest": str})
+    found = result_files.read(ATTACKS / f"{name}.csv", {"digest": str})
     asked = [each.digest for each in jobs]
     assert len({*asked}) == len(asked)
     for _, own in found.groupby("seed"):
@@ -87,6 +87,17 @@ def test_a_folder_of_something_else_is_not_finished(tmp_path, file, change):
     assert not first.is_finished and second.is_finished
     path.unlink()
     assert not first.is_finished
+
+
+def test_a_setting_that_is_newer_changes_nothing_at_its_default(tmp_path, monkeypatch):
+    first, _ = made(tmp_path, [0])
+    digest, path = first.digest, first.path / "config.json"
+    before = json.loads(path.read_text())
+    assert before.pop("restarts") == 1
+    path.write_text(json.dumps(before))
+    assert first.is_finished
+    monkeypatch.setitem(job._DEFAULTS, "restarts", 2)
+    assert first.digest != digest and not first.is_finished
 
 
 def test_seeds_become_mean_and_spread(tmp_path):

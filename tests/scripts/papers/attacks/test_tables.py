@@ -5,7 +5,7 @@ import shutil
 import pandas as pd
 import pytest
 
-from scripts.papers import result_tables
+from scripts.papers import result_files, result_tables
 from scripts.papers.attacks import tables as attack_tables
 
 ROWS = {
@@ -93,7 +93,7 @@ def test_rows_are_those_of_the_csv(name):
 
 def test_rows_that_are_left_out_say_no_more():
     """FL-TOP's other observers; HDP's without noise; epsilons of other data."""
-    attacks = result_tables.RESULTS / "attacks"
+    attacks = result_files.RESULTS / "attacks"
     systems = pd.read_csv(attacks / "systems.csv").query("system == 'fl_top'")
     found = systems.groupby("ratio")[["identified", "bound", "epsilon"]].nunique()
     assert len(found) == 3 and (found == 1).all(axis=None)
@@ -104,7 +104,7 @@ def test_rows_that_are_left_out_say_no_more():
 
 
 def test_observers_of_one_nu_that_found_differently_are_refused(tmp_path):
-    results = shutil.copytree(result_tables.RESULTS, tmp_path / "results")
+    results = shutil.copytree(result_files.RESULTS, tmp_path / "results")
     path = results / "attacks" / "table4_digits.csv"
     frame = pd.read_csv(path)
     frame.loc[2, "identified"] += 0.01

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from scripts.papers.hdp import reproduce
-from scripts.papers.result_tables import RESULTS
+from scripts.papers.result_files import RESULTS
 
 SCRIPT = "scripts/papers/hdp/reproduce.py"
 

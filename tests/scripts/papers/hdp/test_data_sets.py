@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from scripts.papers.hdp import data_sets, reproduce
-from scripts.papers.result_tables import RESULTS
+from scripts.papers.result_files import RESULTS
 
 
 def test_what_is_at_hand_is_counted(need, data_dir):
