@@ -13,12 +13,20 @@ from tff_hdp.files import alone_in, write_text
 _OF_RUN = ("digest", "git_commit", "seed")
 _TEXT = {"digest": str}
 # What seeds differ in; all else is a row's own. The last are S where it is the median
-# norm, and the attack that draws better.
+# norm, what names it, and the attack that draws better.
 _MEASURED = (
     *("psnr_mean", "psnr_low", "psnr_high", "psnr_floor", "ssim_mean", "ms_ssim_mean"),
     *("task_feature_mean", "lpips_mean", "identified", "identified_low"),
     *("identified_high", "identified_others_unknown", "orthogonal_canaries"),
-    *("auc", "auc_low", "auc_high", "refuted", "clip_norm", "reconstruction"),
+    *(
+        "auc",
+        "auc_low",
+        "auc_high",
+        "refuted",
+        "clip_norm",
+        "assumptions",
+        "reconstruction",
+    ),
 )
 
 
@@ -83,12 +91,14 @@ def over_seeds(path: pathlib.Path) -> pd.DataFrame:
 
 
 def _measured(name: str, made: Sequence[AttackJob]) -> pd.DataFrame:
-    """The attacks' rows, with what tells them apart where rows do not."""
-    found = []
-    for job in made:
-        own = {key: getattr(job.config, key) for key in told_apart(name)}
-        found += [{**own, **row} for row in job.rows()]
-    return pd.DataFrame(found)
+    """The attacks' rows, with settings that tell them apart and that no row has."""
+    rows = [(job, row) for job in made for row in job.rows()]
+    lacking = [
+        key for key in told_apart(name) if not any(key in row for _, row in rows)
+    ]
+    return pd.DataFrame(
+        [{**{k: getattr(job.config, k) for k in lacking}, **row} for job, row in rows]
+    )
 
 
 def _rows_before(

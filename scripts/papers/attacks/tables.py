@@ -352,9 +352,12 @@ def _others(results: pathlib.Path) -> dict[str, pd.DataFrame]:
 def _cells(frame: pd.DataFrame, columns: Mapping[str, str]) -> pd.DataFrame:
     """By its head, what each column's format makes of the rows."""
     rows = frame.to_dict("records")
-    return pd.DataFrame(
-        {head: [text.format(**row) for row in rows] for head, text in columns.items()}
-    )
+    cells = {
+        # One seed has no spread.
+        head: [text.format(**row).replace(" ± nan", "") for row in rows]
+        for head, text in columns.items()
+    }
+    return pd.DataFrame(cells)
 
 
 def _by_mode(frame: pd.DataFrame, keys: Mapping[str, str], cell: str) -> pd.DataFrame:
