@@ -15,7 +15,6 @@ from typing import Any, TextIO
 
 import pandas as pd
 
-from scripts.papers.result_files import RESULTS, read
 from tff_hdp import cli
 from tff_hdp.errors import ArgumentError
 from tff_hdp.files import write_text
@@ -53,7 +52,10 @@ def table(source: pathlib.Path | TextIO) -> str:
     Raises:
       FileError: If it is no CSV.
     """
-    frame = read(source)
+    # In the clone alone, without which `cli.run` says in a line that it is missing.
+    from scripts.papers import result_files
+
+    frame = result_files.read(source)
     if "metric" not in frame:
         return _plain(frame)
     metric = frame["metric"][0]
@@ -123,15 +125,14 @@ def observers(frame: pd.DataFrame) -> dict[str, list[str]]:
 
 def shown(name: str) -> str:
     """What a page shows of <paper>/<study>: its table, or that there is none."""
-    # In the clone alone, without which `cli.run` says in a line that it is missing.
-    from scripts.papers import formula_tables
+    from scripts.papers import formula_tables, result_files
     from scripts.papers.attacks import tables as attack_tables
     from scripts.papers.fl_top import tables
 
     made = attack_tables.TABLES | formula_tables.TABLES | tables.TABLES
     if name in made:
-        return _plain(made[name](RESULTS))
-    path = RESULTS / f"{name}.csv"
+        return _plain(made[name](result_files.RESULTS))
+    path = result_files.RESULTS / f"{name}.csv"
     return table(path) if path.exists() else NOT_RUN
 
 

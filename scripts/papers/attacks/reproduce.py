@@ -14,12 +14,13 @@ import sys
 
 from absl import flags
 
-from scripts.papers.attacks.commands import CSVS
 from tff_hdp import cli
 
 
 def define_flags() -> None:
     """Defines the program's flags."""
+    from scripts.papers.attacks.commands import CSVS
+
     cli.define_choices("what", tuple(CSVS), tuple(CSVS))
     flags.DEFINE_list("seeds", ["0", "1", "2"], "Every attack for each.")
     flags.DEFINE_integer("jobs", 1, "Attacks at a time.", lower_bound=1)

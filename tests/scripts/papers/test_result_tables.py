@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from scripts.papers import result_tables
+from scripts.papers import result_files, result_tables
 from tff_hdp.errors import FileError
 
 
@@ -160,7 +160,7 @@ def test_a_csv_without_a_metric_is_shown_as_it_is(tmp_path):
 
 
 def test_a_page_gets_its_tables(tmp_path, monkeypatch):
-    monkeypatch.setattr(result_tables, "RESULTS", tmp_path)
+    monkeypatch.setattr(result_files, "RESULTS", tmp_path)
     frame().to_csv(tmp_path / "study.csv", index=False)
     page = tmp_path / "page.md"
     page.write_text("a\n<!-- results study -->\nold\n<!-- /results -->\nb\n")
