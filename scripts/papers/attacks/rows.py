@@ -18,15 +18,8 @@ _MEASURED = (
     *("psnr_mean", "psnr_low", "psnr_high", "psnr_floor", "ssim_mean", "ms_ssim_mean"),
     *("task_feature_mean", "lpips_mean", "identified", "identified_low"),
     *("identified_high", "identified_others_unknown", "orthogonal_canaries"),
-    *(
-        "auc",
-        "auc_low",
-        "auc_high",
-        "refuted",
-        "clip_norm",
-        "assumptions",
-        "reconstruction",
-    ),
+    *("auc", "auc_low", "auc_high", "refuted"),
+    *("clip_norm", "assumptions", "reconstruction"),
 )
 
 
@@ -87,7 +80,7 @@ def over_seeds(path: pathlib.Path) -> pd.DataFrame:
             lambda each: "/".join(sorted(set(map(str, each))))
         )
     mean, sd = of_row[list(numbers)].mean(), of_row[list(numbers)].std()
-    return found.join(mean).join(sd.add_suffix("_sd")).assign(seeds=of_row.size())
+    return found.join(mean).join(sd.add_suffix("_sd"))
 
 
 def _measured(name: str, made: Sequence[AttackJob]) -> pd.DataFrame:
