@@ -11,17 +11,11 @@ from collections.abc import Callable, Mapping
 
 import pandas as pd
 
+from scripts.papers.attacks.commands import OTHER_DATA
 from scripts.papers.attacks.rows import over_seeds
 from scripts.papers.hdp.tables import TABLE_IV
 
 _MODES = {"none": "none", "ldp": "LDP", "hdp": "HDP", "cdp": "CDP"}
-_OTHER_DATA = {
-    "fashion_mnist": "Fashion-MNIST, dnn",
-    "digits": "digits, dnn",
-    "cifar10": "CIFAR-10, Zhu's",
-    "cifar100": "CIFAR-100, Zhu's",
-    "cifar10_lenet": "CIFAR-10, lenet",
-}
 _SYSTEMS = {
     "fl_top": "FL-TOP-DP",
     "udp_hypernet": "UDP-Alg",
@@ -163,7 +157,7 @@ def table4_found(results: pathlib.Path) -> pd.DataFrame:
     bound = _cells(others.assign(data="bound"), keys | {"share": "{bound:.3f}"})
     cells = pd.concat([found, bound]).drop_duplicates()
     wide = cells.pivot(index="data, model", columns="nu", values="share")
-    wide = wide.loc[[*_OTHER_DATA.values(), "bound"], found["nu"].unique()]
+    wide = wide.loc[[*OTHER_DATA.values(), "bound"], found["nu"].unique()]
     return wide.reset_index()
 
 
@@ -345,7 +339,7 @@ def _others(results: pathlib.Path) -> dict[str, pd.DataFrame]:
     """Table IV's CSVs of other data, each with what the page calls it."""
     return {
         name: _read(results, f"table4_{name}").assign(data=data)
-        for name, data in _OTHER_DATA.items()
+        for name, data in OTHER_DATA.items()
     }
 
 
